@@ -323,7 +323,7 @@ export class IPCache extends CacheReads {
     const hasWanted = (slot: number): boolean => {
       if (!rows.isUsed(slot)) return false;
       if (isWantedID(rows.writerID(slot))) return true;
-      return rows.hasFlag(slot, FLAG.contested) && overruled.of(slot).some(isWanted);
+      return rows.hasFlag(slot, FLAG.contested) && overruled.list(slot).some(isWanted);
     };
     for (let from = 0; from < table.slotLimit; ) {
       const keys: string[] = [];
@@ -356,7 +356,7 @@ export class IPCache extends CacheReads {
     const readRow: ClaimTracker['readRow'] = (slot, receive) => {
       if (!rows.isUsed(slot)) return receive(slot, key, undefined, NO_CLAIMS);
       table.keyOf(slot, key);
-      receive(slot, key, rows.claim(slot), overruled.of(slot));
+      receive(slot, key, rows.claim(slot), overruled.list(slot));
     };
     return {
       read: (limit, receive) => changed.take(limit, (slot) => readRow(slot, receive)),
@@ -560,7 +560,7 @@ export class IPCache extends CacheReads {
 
   #claimsAt(slot: number): readonly CompleteClaim[] {
     if (slot < 0) return NO_CLAIMS;
-    const others = this.#state.overruled.of(slot);
+    const others = this.#state.overruled.list(slot);
     return others.length === 0 ? [this.rows.claim(slot)] : [this.rows.claim(slot), ...others];
   }
 
@@ -597,7 +597,7 @@ export class IPCache extends CacheReads {
   #explainSlot(slot: number): readonly ExplainedClaim[] {
     const effective = this.entryAt(slot);
     const { key, shadowed } = effective;
-    const overruled = this.#state.overruled.of(slot);
+    const overruled = this.#state.overruled.list(slot);
     return [
       { effective: true, ...effective },
       ...overruled.map((claim) => ({ key, shadowed, effective: false, ...claim })),

@@ -281,7 +281,7 @@ describe('overruled claims', () => {
   it('are one of each writer, the strongest first, counted and found by slot and by writer', () => {
     const claims = new OverruledClaims();
     const held = (slot: number): unknown =>
-      claims.of(slot).map(({ source, owner, identity }) => `${source}/${owner} ${identity}`);
+      claims.list(slot).map(({ source, owner, identity }) => `${source}/${owner} ${identity}`);
     for (const each of [claim('generated'), claim('clustermesh', 'b'), claim('clustermesh', 'a')])
       claims.put(1, each);
     claims.put(2, claim('generated'));
@@ -300,7 +300,7 @@ describe('overruled claims', () => {
     expect([...claims.slotsOf({ source: 'generated' }).keys()].sort()).toEqual([1, 2]);
     claims.remove(2, { source: 'generated' });
     claims.remove(2, { source: 'generated' });
-    claims.set(1, [claim('k8s')]);
+    claims.set(1, [[claim('k8s')]]);
     expect([claims.count, held(1), [...claims.slotsOf({ source: 'generated' }).keys()]]).toEqual([
       1,
       ['k8s/ 1'],

@@ -1,30 +1,5 @@
-import { lowerBound } from '../../base/sorted-map.ts';
-import { compareWriters, type Source } from '../../model/source.ts';
+import type { Source } from '../../model/source.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
-
-/** Returns the index of this writer's claim in the sorted claims, or the index at which such a claim is inserted. */
-function indexFor(claims: readonly ClaimWriter[], { source, owner = '' }: Writer): number {
-  const writer = { source, owner };
-  return lowerBound(claims, (claim) => compareWriters(claim, writer) < 0);
-}
-
-/** Returns this writer's claim of the sorted claims; `undefined` if there is none. */
-export function claimOf<C extends ClaimWriter>(claims: readonly C[], writer: Writer): C | undefined {
-  const { source, owner = '' } = writer;
-  const claim = claims[indexFor(claims, writer)];
-  return claim !== undefined && claim.source === source && claim.owner === owner ? claim : undefined;
-}
-
-/** Returns the sorted claims with a claim, which replaces an earlier one of the same writer. */
-export function withClaim<C extends ClaimWriter>(claims: readonly C[], claim: C): readonly C[] {
-  const replacedCount = claimOf(claims, claim) === undefined ? 0 : 1;
-  return claims.toSpliced(indexFor(claims, claim), replacedCount, claim);
-}
-
-/** Returns the sorted claims without the claim of this writer, which is one of them. */
-export function withoutClaim<C extends ClaimWriter>(claims: readonly C[], writer: Writer): readonly C[] {
-  return claims.toSpliced(indexFor(claims, writer), 1);
-}
 
 /** A set of places (slots or keys) at which claims are stored: the keys of a map whose values are all `true`. */
 export interface ClaimPlaces<P> {

@@ -18,12 +18,12 @@ import type {
 } from '../types.ts';
 import type { ChangedRows } from './changed-rows.ts';
 import { OverruledClaims } from './overruled-claims.ts';
+import type { SortedClaims } from './sorted-claims.ts';
 
 /** The claims on one key at some moment. */
 export interface KeyImage {
   readonly effective: CompleteClaim;
-  /** Strongest first. */
-  readonly overruled: readonly CompleteClaim[];
+  readonly overruled: SortedClaims<CompleteClaim>;
   readonly contested: boolean;
 }
 
@@ -304,7 +304,7 @@ export class ClaimState {
     const before = this.#journal.claimObserver && this.rows.claim(slot);
     const isContested = this.rows.hasFlag(slot, FLAG.contested);
     const holder = isContested ? this.rows.writers.writer(this.rows.writerID(slot)) : undefined;
-    const next = isContested ? this.overruled.of(slot)[0] : undefined;
+    const next = isContested ? this.overruled.strongest(slot) : undefined;
     if (next === undefined) this.#disappear(slot, key, old);
     else {
       this.overruled.remove(slot, next);

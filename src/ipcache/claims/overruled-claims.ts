@@ -1,11 +1,12 @@
 import { PagedMap } from '../../columns/paged-map.ts';
 import type { CompleteClaim } from '../row-reader.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
-import { ByWriter, type ClaimPlaces, claimOf, withClaim, withoutClaim } from './by-writer.ts';
+import { ByWriter, type ClaimPlaces } from './by-writer.ts';
+import { claimOf, listOf, type SortedClaims, withClaim, withoutClaim } from './sorted-claims.ts';
 
 /** The overruled claims by slot, strongest first (I4). Few keys have any. */
 export class OverruledClaims {
-  readonly #bySlot = new PagedMap<readonly CompleteClaim[]>();
+  readonly #bySlot = new PagedMap<SortedClaims<CompleteClaim>>();
   readonly #byWriter = new ByWriter<number>(() => new PagedMap());
   #count = 0;
 
@@ -18,8 +19,18 @@ export class OverruledClaims {
     return this.#bySlot.keys();
   }
 
-  of(slot: number): readonly CompleteClaim[] {
+  /** Returns the claims of a slot, which later changes do not affect. */
+  of(slot: number): SortedClaims<CompleteClaim> {
     return this.#bySlot.get(slot) ?? [];
+  }
+
+  /** Returns the claims of a slot as one list. */
+  list(slot: number): readonly CompleteClaim[] {
+    return listOf(this.of(slot));
+  }
+
+  strongest(slot: number): CompleteClaim | undefined {
+    return this.of(slot)[0]?.[0];
   }
 
   find(slot: number, writer: Writer): CompleteClaim | undefined {
@@ -29,28 +40,30 @@ export class OverruledClaims {
   /** Adds a claim. It replaces an earlier one of the same writer. */
   put(slot: number, claim: CompleteClaim): void {
     const claims = this.of(slot);
-    const next = withClaim(claims, claim);
-    this.#bySlot.set(slot, next);
-    if (next.length === claims.length) return;
+    this.#bySlot.set(slot, withClaim(claims, claim));
+    if (claimOf(claims, claim) !== undefined) return;
     this.#byWriter.add(claim, slot);
     this.#count++;
   }
 
   remove(slot: number, writer: Writer): void {
-    if (this.find(slot, writer) === undefined) return;
     const claims = this.of(slot);
-    if (claims.length === 1) this.#bySlot.delete(slot);
-    else this.#bySlot.set(slot, withoutClaim(claims, writer));
+    if (claimOf(claims, writer) === undefined) return;
+    this.#store(slot, withoutClaim(claims, writer));
     this.#byWriter.delete(writer, slot);
     this.#count--;
   }
 
-  /** Replaces the claims of a slot. They must be sorted. */
-  set(slot: number, claims: readonly CompleteClaim[]): void {
-    const previous = this.of(slot);
-    for (const claim of previous) this.#byWriter.delete(claim, slot);
-    for (const claim of claims) this.#byWriter.add(claim, slot);
-    this.#count += claims.length - previous.length;
+  /** Replaces the claims of a slot. */
+  set(slot: number, claims: SortedClaims<CompleteClaim>): void {
+    const [removed, added] = [this.list(slot), listOf(claims)];
+    for (const claim of removed) this.#byWriter.delete(claim, slot);
+    for (const claim of added) this.#byWriter.add(claim, slot);
+    this.#count += added.length - removed.length;
+    this.#store(slot, claims);
+  }
+
+  #store(slot: number, claims: SortedClaims<CompleteClaim>): void {
     if (claims.length > 0) this.#bySlot.set(slot, claims);
     else this.#bySlot.delete(slot);
   }

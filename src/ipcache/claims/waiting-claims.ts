@@ -2,8 +2,9 @@ import { SortedMap } from '../../base/sorted-map.ts';
 import { sourceRank } from '../../model/source.ts';
 import type { CompleteClaim } from '../row-reader.ts';
 import type { PrefixDeleteOptions, Writer } from '../types.ts';
-import { ByWriter, claimOf, withClaim, withoutClaim } from './by-writer.ts';
+import { ByWriter } from './by-writer.ts';
 import { namesPod } from './claim-state.ts';
+import { claimOf, listOf, type SortedClaims, withClaim, withoutClaim } from './sorted-claims.ts';
 
 /** A claim that waits for room, with its canonical key. */
 export interface WaitingClaim extends CompleteClaim {
@@ -11,8 +12,8 @@ export interface WaitingClaim extends CompleteClaim {
 }
 
 interface WaitingKey {
-  /** Strongest first, at least one. */
-  readonly claims: readonly WaitingClaim[];
+  /** At least one. */
+  readonly claims: SortedClaims<WaitingClaim>;
   readonly place: WaitingPlace;
 }
 
@@ -96,7 +97,7 @@ export class WaitingClaims {
 
   /** Removes and returns the claims on a key, strongest first. */
   removeAll(key: string): readonly WaitingClaim[] {
-    const claims = this.#claimsOn(key);
+    const claims = listOf(this.#claimsOn(key));
     this.#set(key, []);
     for (const claim of claims) this.#byWriter.delete(claim, key);
     return claims;
@@ -105,7 +106,8 @@ export class WaitingClaims {
   /** Yields all waiting claims in the order of admission. They must not change during the iteration. */
   *list(): Generator<WaitingClaim, void, void> {
     const { first } = this.#order;
-    if (first !== undefined) for (const [, key] of this.#order.from(first)) yield* this.#claimsOn(key);
+    if (first !== undefined)
+      for (const [, key] of this.#order.from(first)) yield* listOf(this.#claimsOn(key));
   }
 
   /** Runs `write`, which may be nested. If it throws, its changes here are rolled back (I8). */
@@ -127,13 +129,13 @@ export class WaitingClaims {
     }
   }
 
-  #claimsOn(key: string): readonly WaitingClaim[] {
+  #claimsOn(key: string): SortedClaims<WaitingClaim> {
     return this.#waiting.get(key)?.claims ?? [];
   }
 
-  #set(key: string, claims: readonly WaitingClaim[]): void {
+  #set(key: string, claims: SortedClaims<WaitingClaim>): void {
     const waiting = this.#waiting.get(key);
-    const [strongest] = claims;
+    const strongest = claims[0]?.[0];
     if (this.#previousImages?.has(key) === false) this.#previousImages.set(key, waiting);
     if (strongest === undefined) {
       this.#store(key, undefined);
@@ -158,8 +160,8 @@ export class WaitingClaims {
   /** Restores keys to their images. */
   #rollBack(images: ReadonlyMap<string, WaitingKey | undefined>): void {
     for (const [key, waiting] of images) {
-      for (const claim of this.#claimsOn(key)) this.#byWriter.delete(claim, key);
-      for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
+      for (const claim of listOf(this.#claimsOn(key))) this.#byWriter.delete(claim, key);
+      for (const claim of listOf(waiting?.claims ?? [])) this.#byWriter.add(claim, key);
       this.#store(key, waiting);
     }
   }
