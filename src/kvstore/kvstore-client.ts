@@ -375,8 +375,8 @@ export class KvstoreClient implements KvstoreBackend {
     const mayOmit = request.otherwise !== undefined;
     // A transaction that may omit writes compares their values: if it succeeded, all values were equal.
     const isComplete = mayOmit ? !succeeded : succeeded;
-    const necessary = mayOmit ? writes.filter((write) => !mayBeOmitted(write)) : [];
-    this.#recordApplied(new Set(isComplete ? writes : necessary), released, keeper, revision);
+    const isApplied = (write: KeyWrite): boolean => isComplete || (mayOmit && !mayBeOmitted(write));
+    this.#recordApplied(writes, isApplied, released, keeper, revision);
     return { revision, isComplete, deleted };
   }
 
@@ -386,15 +386,16 @@ export class KvstoreClient implements KvstoreBackend {
    * @param keeper of the leases of the puts; undefined if they have no lease
    */
   #recordApplied(
-    applied: ReadonlySet<KeyWrite>,
+    writes: readonly KeyWrite[],
+    isApplied: (write: KeyWrite) => boolean,
     released: readonly ReleasedBinding[],
     keeper: LeaseKeeper | undefined,
     revision: number,
   ): void {
-    const ended = released.filter(({ write }) => applied.has(write));
+    const ended = released.filter(({ write }) => isApplied(write));
     for (const { holder, binding } of ended) holder.unbind(binding, revision);
-    for (const write of applied) {
-      if (!isPut(write)) continue;
+    for (const write of writes) {
+      if (!isPut(write) || !isApplied(write)) continue;
       if (keeper === undefined) this.#clientWrites.forget(write.key);
       else this.#clientWrites.put(write.key, write.value, revision);
     }
@@ -741,26 +742,20 @@ function transactionOf(
   condition: Compare | undefined,
 ): TxnRequest {
   const compare: Compare[] = condition === undefined ? [] : [condition];
-  const necessary: WriteOperation[] = [];
-  const all: WriteOperation[] = [];
-  const remainingBindings = bindings.values();
-  for (const { key, value, mayBeEqual = false } of writes) {
-    if (value === undefined) {
-      const deletion: WriteOperation = { op: 'delete', range: keyRange(key) };
-      all.push(deletion);
-      necessary.push(deletion);
-      continue;
-    }
-    const lease = remainingBindings.next().value?.held.id ?? NO_LEASE;
-    const put: WriteOperation = { op: 'put', key, value, lease };
-    all.push(put);
-    if (mayBeEqual) {
-      compare.push({ key, target: 'value', equals: value });
-      if (lease !== NO_LEASE) compare.push({ key, target: 'lease', equals: lease });
-    } else necessary.push(put);
-  }
-  const mayOmit = necessary.length < all.length;
-  return mayOmit ? { compare, writes: necessary, otherwise: all } : { compare, writes: all };
+  let puts = 0;
+  const all = writes.map(({ key, value }): WriteOperation => {
+    if (value === undefined) return { op: 'delete', range: keyRange(key) };
+    return { op: 'put', key, value, lease: bindings[puts++]?.held.id ?? NO_LEASE };
+  });
+  if (!writes.some(mayBeOmitted)) return { compare, writes: all };
+  const necessary = all.filter((operation, index) => {
+    if (operation.op === 'delete' || writes[index]?.mayBeEqual !== true) return true;
+    const { key, value, lease } = operation;
+    compare.push({ key, target: 'value', equals: value });
+    if (lease !== NO_LEASE) compare.push({ key, target: 'lease', equals: lease });
+    return false;
+  });
+  return { compare, writes: necessary, otherwise: all };
 }
 
 /** Returns undefined for the error `too-large`; throws other errors. */
