@@ -154,7 +154,7 @@ export class LeaseKeeper {
    */
   bind(key: string, signal?: AbortSignal): Promise<Binding> {
     const find = (): HeldLease | undefined => this.#leaseAt(this.#keys.find(key)) ?? this.#withRoom.first;
-    return this.#withLease(find, (lease) => this.#bindTo(lease, key, this.#keys.find(key)), signal);
+    return this.#withLease(find, (lease) => this.#bindTo(lease, key, this.#keys.ensure(key)), signal);
   }
 
   /** Like {@link bind} for several keys. If it rejects, only keys that were written before are bound. */
@@ -166,12 +166,13 @@ export class LeaseKeeper {
     let unexpired: HeldLease | undefined; // checked in this turn
     try {
       for (const { key } of writes) {
-        const row = this.#keys.find(key);
+        const row = this.#keys.ensure(key);
         const lease = this.#leaseAt(row) ?? this.#withRoom.first;
         if (lease !== unexpired && lease?.isExpired === false) unexpired = lease;
         if (lease !== undefined && lease === unexpired) {
           bindings.push(this.#bindTo(lease, key, row));
         } else {
+          if (this.#keys.leaseOf(row) === 0) this.#keys.delete(row); // the next call may bind nothing
           bindings.push(await this.bind(key, signal));
           unexpired = undefined; // another turn
         }
@@ -200,7 +201,8 @@ export class LeaseKeeper {
     const lease = this.#leases.get(id) ?? (await untilAborted(this.#adopt(id, prepare), signal));
     if (lease?.isHeld !== true || lease.isExpired) return false;
     for (const key of keys) {
-      const { row } = this.#bindTo(lease, key, this.#keys.ensure(key));
+      const row = this.#keys.ensure(key);
+      this.#bindRow(lease, row);
       this.#keys.setWrittenAt(row, 0); // an earlier session has written the key at an unknown revision
     }
     return true;
@@ -363,7 +365,8 @@ export class LeaseKeeper {
     const lease = this.#leaseAt(known);
     const isRestored = lease === undefined;
     const isBoundAgain = isRestored || revision === undefined;
-    const row = isBoundAgain ? this.#bindTo(lease ?? held, key, known).row : known;
+    const row = isBoundAgain ? this.#keys.ensure(key) : known;
+    if (isBoundAgain) this.#bindRow(lease ?? held, row);
     // Restore the order, too: the write is not later than deletes that began after it.
     if (isRestored && revision !== undefined) this.#keys.bind(row, numberOf(held), order);
     const writtenAt = Math.max(binding.writtenAt, revision ?? 0);
@@ -484,20 +487,24 @@ export class LeaseKeeper {
     }
   }
 
-  /** @param known the row of the key, or -1 */
-  #bindTo(lease: HeldLease, key: string, known: number): Binding {
-    const row = known < 0 ? this.#keys.ensure(key) : known;
+  #bindTo(lease: HeldLease, key: string, row: number): Binding {
+    const order = this.#bindRow(lease, row);
+    return { key, held: lease, row, order, writtenAt: this.#keys.writtenAt(row) };
+  }
+
+  /** Binds the key of a row. Returns the order of the binding. */
+  #bindRow(lease: HeldLease, row: number): number {
     this.#bindingCount = (this.#bindingCount + 1) | 0;
     if (this.#bindingCount === 0) this.#bindingCount = 1; // 0 is the order of a free row
-    const order = this.#bindingCount;
-    const isMoved = this.#keys.leaseOf(row) !== numberOf(lease);
-    if (isMoved && known >= 0) {
+    const previous = this.#keys.leaseOf(row);
+    const isMoved = previous !== numberOf(lease);
+    if (isMoved && previous !== 0) {
       this.#leaveLease(row);
       this.#keys.setWrittenAt(row, UNWRITTEN);
     }
-    this.#keys.bind(row, numberOf(lease), order);
+    this.#keys.bind(row, numberOf(lease), this.#bindingCount);
     if (isMoved) this.#addRow(lease, row);
-    return { key, held: lease, row, order, writtenAt: this.#keys.writtenAt(row) };
+    return this.#bindingCount;
   }
 
   #addRow(lease: HeldLease, row: number): void {

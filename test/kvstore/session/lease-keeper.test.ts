@@ -158,6 +158,7 @@ describe('a lease keeper', () => {
     const keys = ['0', 'a', 'b', 'c'].map((key) => ({ key }));
     await expect(keeper.bindAll(keys)).rejects.toMatchObject({ code: 'unavailable' });
     expect(keys.map(({ key }) => keeper.bindingOf(key) !== undefined)).toEqual([true, false, false, false]);
+    expect([...keeper.unbindBelow('c', 0, keeper.bindingCount)].flat()).toEqual([]); // 'c' left no row
     link.up();
     expect(await keeper.bindAll(keys)).toHaveLength(4);
   });
