@@ -97,10 +97,6 @@ export function bytesOfCharacters(characters: string): Uint8Array {
   return Buffer.from(characters, 'latin1');
 }
 
-export function equalsCharacters(bytes: Uint8Array, characters: string): boolean {
-  return bytes.length === characters.length && charactersOf(bytes) === characters;
-}
-
 /** Returns the UTF-8 bytes of a text, as in kvstore values. */
 export function bytesOfText(text: string): Uint8Array {
   return Buffer.from(text);

@@ -1,10 +1,9 @@
 import { Int32Rows, setWideAt, wideAt } from '../../columns/int32-rows.ts';
 import { ObjectColumn } from '../../columns/object-column.ts';
 import { SharedPages } from '../../columns/shared-pages.ts';
-import { equalsCharacters } from '../codec/bytes.ts';
 import type { WatchEvent } from '../session/backend.ts';
 import type { KeyTable } from '../session/key-table.ts';
-import { charactersOfValue } from '../session/table-event.ts';
+import { charactersOfValue, valueLength } from '../session/table-event.ts';
 import type { LeaseID } from '../session/transport.ts';
 import { bytesOf } from '../session/wire-key-value.ts';
 
@@ -170,10 +169,10 @@ export class SyncKeys {
     return this.#values.get(row);
   }
 
-  /** Returns true if these are the bytes of the wanted value. */
-  hasValue(row: number, value: Uint8Array): boolean {
+  /** Returns true if an event has the wanted value. */
+  hasValue(row: number, event: WatchEvent): boolean {
     const wanted = this.#values.get(row);
-    return wanted !== undefined && equalsCharacters(value, wanted);
+    return wanted?.length === valueLength(event) && wanted === charactersOfValue(event);
   }
 
   /** Sets the wanted value. */
@@ -192,9 +191,10 @@ export class SyncKeys {
 
   /** Records that an earlier session has left the value of an event. */
   inherit(row: number, event: WatchEvent): void {
-    const wanted = this.hasValue(row, event.value) ? this.#values.get(row) : undefined;
+    const wanted = this.#values.get(row);
+    const value = charactersOfValue(event);
     const { lease } = event;
-    this.#inherited.set(row, wanted ?? charactersOfValue(event));
+    this.#inherited.set(row, value === wanted ? wanted : value); // one text in memory
     this.#inheritedLeases.set(row, lease === undefined ? undefined : this.#inheritedLease(lease));
   }
 

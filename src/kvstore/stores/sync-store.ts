@@ -328,17 +328,17 @@ export class SyncStore {
     if (!keys.is(row, WANTED)) return isFound && type !== 'delete';
     const attempt = this.#writing.get(row);
     if (attempt === undefined && !keys.is(row, STORED)) return true; // written soon
-    const landedAt = keys.echoOf(row);
-    const isEcho = modRevision === landedAt && keys.is(row, UP_TO_DATE);
-    const isDesired = isEcho || (type !== 'delete' && keys.hasValue(row, event.value));
+    const echoAt = keys.echoOf(row);
+    const isEcho = modRevision === echoAt && keys.is(row, UP_TO_DATE);
+    const isDesired = isEcho || (type !== 'delete' && keys.hasValue(row, event));
     if (attempt !== undefined) {
       attempt.watched = { isDesired, modRevision };
       return true;
     }
-    if (landedAt !== undefined && modRevision < landedAt) return true; // replaced already
+    if (echoAt !== undefined && modRevision < echoAt) return true; // replaced already
     this.#stopAwaitingEcho(row);
     if (isDesired) this.#contested.cancel(row);
-    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.recordDelete(row);
+    else if (type === 'delete' && echoAt !== UNKNOWN_REVISION) this.#contested.recordDelete(row);
     else this.#contested.recordOverwrite(row);
     return true;
   }
@@ -647,11 +647,13 @@ export class SyncStore {
     while (lease.done < lease.waiting.length) {
       const rows = lease.waiting.slice(lease.done, lease.done + gate.slice);
       if (!(await gate.pass(rows.length, signal))) throw abortedError();
-      const due = new Set(rows.filter((row) => this.#adoptableLease(row) === lease));
-      const keys = Array.from(due, (row) => `${prefix}${this.#keys.nameAt(row)}`);
-      if (due.size > 0 && !(await this.#adoptKeys(lease.id, keys, signal))) lease.isRefused = true;
+      const isDue = rows.map((row) => this.#adoptableLease(row) === lease);
+      const due = rows.filter((_row, index) => isDue[index]);
+      const keys = due.map((row) => `${prefix}${this.#keys.nameAt(row)}`);
+      if (keys.length > 0 && !(await this.#adoptKeys(lease.id, keys, signal))) lease.isRefused = true;
       lease.done += rows.length;
-      for (const row of rows) this.#endWait(row, due.has(row) && this.#adoptableLease(row) === lease);
+      for (const [index, row] of rows.entries())
+        this.#endWait(row, isDue[index] === true && this.#adoptableLease(row) === lease);
     }
     lease.waiting = [];
     lease.done = 0;
