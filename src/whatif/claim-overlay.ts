@@ -12,7 +12,7 @@ import type { ClaimWriter } from '../ipcache/types.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
 import { canonicalAddress, formatPrefixOf, type KeyForm, parseKey, prefixRegister } from '../net/prefix.ts';
 import type { AddressClaim } from '../nodemanager/address-claims.ts';
-import { comparison, type Edit, EditError, orderAfter, removesWriter } from './edits.ts';
+import { comparison, type Edit, EditError, isRemoval, orderAfter, removesWriter } from './edits.ts';
 
 /** The claim of a writer on a key after an edit; if `claim` is absent, the edit deletes it. */
 interface KeyEdit {
@@ -54,16 +54,14 @@ export class ClaimOverlay {
   /** The changed address claims of nodes, by prefix, then by node. */
   readonly #nodeEdits = new Map<string, Map<string, readonly KeyEdit[]>>();
   readonly #compare: ReturnType<typeof comparison>;
-  /** The edits which remove claims of writers, with their indexes. */
+  /** The edits that remove claims of a cluster, a node or a source, with their indexes. */
   readonly #removals: readonly (readonly [index: number, edit: Edit])[];
 
   /** Throws {@link EditError} if a claim or key of an edit is invalid. */
   constructor(edits: readonly Edit[]) {
     this.#edits = edits;
     this.#compare = comparison(orderAfter(edits));
-    this.#removals = [...edits.entries()].filter(
-      ([, { edit }]) => edit === 'remove-cluster' || edit === 'remove-source',
-    );
+    this.#removals = [...edits.entries()].filter(([, edit]) => isRemoval(edit));
     for (const [index, edit] of edits.entries()) {
       if (edit.edit !== 'upsert' && edit.edit !== 'delete') continue;
       const parsed = parsePrefix(edit.key);

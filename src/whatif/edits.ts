@@ -101,6 +101,11 @@ export function checkEdits(edits: readonly Edit[]): void {
   }
 }
 
+/** Returns true if an edit removes claims of a cluster, a node or a source. */
+export function isRemoval({ edit }: Edit): boolean {
+  return edit === 'remove-cluster' || edit === 'remove-node' || edit === 'remove-source';
+}
+
 /** Returns the order of sources after the edits, strongest first. */
 export function orderAfter(edits: readonly Edit[]): readonly Source[] {
   const order: Source[] = [...SOURCES];

@@ -4,6 +4,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache, PrefixClaims } from '../ipcache/ipcache.ts';
+import type { Writer } from '../ipcache/types.ts';
 import { canonicalKey, formatPrefixOf } from '../net/prefix.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import type { Node } from '../nodemanager/node.ts';
@@ -27,6 +28,7 @@ import {
   comparison,
   type Edit,
   EditError,
+  isRemoval,
   orderAfter,
   removesLocalServices,
   removesNode,
@@ -130,6 +132,11 @@ export async function whatIf(
 
 type IndexedEdit = readonly [index: number, edit: Edit];
 
+/** Returns a text for the claim of a writer on a key, in any spelling. */
+function claimText(key: string, { source, owner = '' }: Writer): string {
+  return `${source} ${owner} ${canonicalKey(key)}`;
+}
+
 /** Returns the service in an edit; undefined if it names none. */
 function serviceOf(edit: Edit): ServiceID | undefined {
   if (edit.edit === 'service') return edit.service.id;
@@ -140,8 +147,8 @@ function serviceOf(edit: Edit): ServiceID | undefined {
 class Preview implements Disposable {
   readonly #engines: WhatIfEngines;
   readonly #edits: readonly Edit[];
-  /** The edits without a service, with their indexes. */
-  readonly #generalEdits: readonly IndexedEdit[];
+  /** The edits that remove claims of a cluster, a node or a source, with their indexes. */
+  readonly #removals: readonly IndexedEdit[];
   /** By key: each service in edits, and its edits. A manifest may contain thousands. */
   readonly #namedServices = new Map<string, { readonly id: ServiceID; readonly edits: IndexedEdit[] }>();
   readonly #overlay: ClaimOverlay;
@@ -175,7 +182,7 @@ class Preview implements Disposable {
     const { ipcache, services, nodes } = engines;
     this.#engines = engines;
     this.#edits = edits;
-    this.#generalEdits = [...edits.entries()].filter(([, edit]) => serviceOf(edit) === undefined);
+    this.#removals = [...edits.entries()].filter(([, edit]) => isRemoval(edit));
     for (const indexed of edits.entries()) {
       const id = serviceOf(indexed[1]);
       if (id === undefined) continue;
@@ -327,7 +334,7 @@ class Preview implements Disposable {
     if (nodes === undefined) return;
     for (const { source, cluster } of claims) if (source === 'clustermesh') this.#clusters.add(cluster);
     const remaining = claims.filter(
-      (node) => !this.#generalEdits.some(([, edit]) => this.#removesNode(edit, node)),
+      (node) => !this.#removals.some(([, edit]) => this.#removesNode(edit, node)),
     );
     const [effective] = claims;
     const next = nodes.closed ? effective : remaining.toSorted(this.#compareNodes)[0];
@@ -369,7 +376,7 @@ class Preview implements Disposable {
     const { services } = this.#engines;
     if (services === undefined) return 0;
     const named = this.#namedServices.get(formatServiceID(id))?.edits ?? [];
-    const edits = [...this.#generalEdits, ...named].sort(([a], [b]) => a - b);
+    const edits = [...this.#removals, ...named].sort(([a], [b]) => a - b);
     let cost = 0;
     const changes = edits.map(([, edit]) => (state: ServiceState): ServiceState => {
       const next = this.#editService(state, edit);
@@ -424,8 +431,16 @@ class Preview implements Disposable {
     const followed = new Set(this.#engines.clusters?.() ?? []);
     // The owners of the claims of nodes are full names.
     const known = [...new Set([...this.#clusters, ...followed])].filter((name) => !name.includes('/')).sort();
-    for (const [index, edit] of this.#generalEdits) {
-      if (this.#matchedEdits.has(edit) || writers.some((writer) => removesWriter(edit, writer))) continue;
+    const setBefore = new Set<string>(); // the claims that earlier edits have set
+    for (const [index, edit] of this.#edits.entries()) {
+      if (edit.edit === 'upsert') setBefore.add(claimText(edit.key, edit.claim));
+      if (edit.edit === 'delete') this.#checkDelete(edit, index, setBefore);
+      if (
+        !isRemoval(edit) ||
+        this.#matchedEdits.has(edit) ||
+        writers.some((writer) => removesWriter(edit, writer))
+      )
+        continue;
       if (edit.edit === 'remove-cluster' && !followed.has(edit.cluster))
         throw new EditError('no such remote cluster', {
           index,
@@ -447,25 +462,18 @@ class Preview implements Disposable {
           value: edit.owner,
           known: writers.flatMap(({ source, owner }) => (source === edit.source ? [owner] : [])),
         });
-      if (edit.edit === 'delete') this.#checkDelete(edit, index);
     }
   }
 
-  #checkDelete({ key, by }: Extract<Edit, { edit: 'delete' }>, index: number): void {
+  #checkDelete(
+    { key, by }: Extract<Edit, { edit: 'delete' }>,
+    index: number,
+    setBefore: ReadonlySet<string>,
+  ): void {
     const { source, owner = '' } = by;
     const claims = this.#engines.ipcache.claimsOf(key);
     if (claims.some((claim) => claim.source === source && claim.owner === owner)) return;
-    const canonical = canonicalKey(key);
-    const isSetBefore = this.#edits
-      .slice(0, index)
-      .some(
-        (edit) =>
-          edit.edit === 'upsert' &&
-          edit.claim.source === source &&
-          (edit.claim.owner ?? '') === owner &&
-          canonicalKey(edit.key) === canonical,
-      );
-    if (isSetBefore) return;
+    if (setBefore.has(claimText(key, by))) return;
     const writer = owner === '' ? source : `${source} ${owner}`;
     throw new EditError(`${writer} has no claim on this key`, { index, field: 'key', value: key, known: [] });
   }

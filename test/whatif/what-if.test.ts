@@ -411,6 +411,40 @@ it('applies to a prefix only the edits that name it, and removals in the order o
   expect(reads).toBeLessThan(50 * edits.length); // before: 2 for each pair
 });
 
+it('applies to nodes and services only removals and the edits that name them (regression: each edit to each)', async () => {
+  const engines = newEngines();
+  for (let i = 0; i < 100; i++) {
+    engines.nodes.nodeUpdated({ cluster: 'c', name: `n${i}`, source: 'clustermesh' });
+    const id = { namespace: 'shop', name: `s${i}` };
+    engines.services.updateService(createService({ id, addressing: 'assigned', clusterIPs: ['10.96.0.1'] }));
+  }
+  let reads = 0;
+  const edits = Array.from({ length: 200 }, (_, i): Edit => {
+    const claim = { identity: 400, source: 'clustermesh', owner: 'c' } as const;
+    const edit = { edit: 'upsert', key: `10.1.0.${i}`, claim } as const;
+    return Object.defineProperty({ ...edit }, 'edit', { get: () => ['upsert', reads++][0] });
+  });
+  const { summary } = await whatIf(engines, edits);
+  expect(summary.prefixes.created).toBe(edits.length);
+  expect(reads).toBeLessThan(50 * edits.length);
+});
+
+it('checks many deletes of claims that earlier edits have set (regression: each delete searched all edits)', async () => {
+  let reads = 0;
+  const edits = Array.from({ length: 200 }, (_, i): Edit => {
+    const key = `10.1.0.${i >> 1}`;
+    const by = { source: 'clustermesh', owner: 'c' } as const;
+    const edit =
+      i % 2 === 0 ? ({ edit: 'upsert', key, claim: { identity: 400, ...by } } as const) : undefined;
+    const kind = edit === undefined ? 'delete' : 'upsert';
+    const whole: Edit = edit ?? { edit: 'delete', key, by };
+    return Object.defineProperty({ ...whole }, 'edit', { get: () => [kind, reads++][0] });
+  });
+  const { prefixes } = await whatIf({ ipcache: new IPCache() }, edits);
+  expect(prefixes).toEqual([]);
+  expect(reads).toBeLessThan(50 * edits.length);
+});
+
 it('applies at most 128 edits of services in a step (regression: each edit to each service, in one turn)', async () => {
   const engines = newEngines();
   const edits = Array.from({ length: 500 }, (_, i) => ({
