@@ -47,6 +47,7 @@ export class HandlerFeeds {
   /** The subscription of each handler, even before its replay has started. */
   readonly #subscriptions = new Map<NodeHandler, Unsubscribe>();
   readonly #waiters = new Set<Waiter>();
+  #isStopped = false;
 
   constructor(options: HandlerFeedsOptions) {
     this.#options = options;
@@ -107,6 +108,10 @@ export class HandlerFeeds {
     return new Promise((resolve) => {
       // After the current delivery, because it may add lanes for these changes.
       this.#deliveries.run(() => {
+        if (this.#isStopped) {
+          resolve('closed');
+          return;
+        }
         const lanes = new Set<NodeLane>();
         for (const feed of this.#feeds.current) {
           for (const lane of feed.lanes) {
@@ -133,6 +138,7 @@ export class HandlerFeeds {
 
   /** Ends all subscriptions; waiters resolve to `closed`. With `announcedToDelete`, handlers delete nodes first. */
   stop(announcedToDelete?: readonly AnnouncedNode[]): void {
+    this.#isStopped = true;
     for (const waiter of this.#waiters) waiter.resolve('closed');
     this.#waiters.clear();
     for (const feed of this.#feeds.current) feed.stop(announcedToDelete);

@@ -549,7 +549,22 @@ describe('whenApplied', () => {
     expect(await outcomeOf(manager.whenApplied())).toBe('applied');
   });
 
-  it('rejects if the manager is closed first', async () => {
+  it('resolves to closed if the call that it follows closes the manager (regression: to applied)', async () => {
+    const { manager } = fresh();
+    let applied: Promise<unknown> | undefined;
+    manager.subscribe({
+      nodeAdd: () => {
+        applied = manager.whenApplied();
+        manager.close();
+      },
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+    });
+    manager.nodeUpdated(node('a'));
+    expect(await applied).toBe('closed');
+  });
+
+  it('resolves to closed if the manager is closed first', async () => {
     const { manager } = fresh();
     manager.subscribe(new DeferredHandler());
     manager.nodeUpdated(node('a'));
