@@ -31,8 +31,6 @@ export class KnownKeys {
   readonly #isShared: boolean;
   #size = 0;
   #confirmed = 0;
-  /** The row after the row of the last found or added key. */
-  #nextRow = 0;
 
   /** @param keys the table of the reader, if it has one */
   constructor(prefix: string, queue: EventQueue, keys?: KeyTable) {
@@ -59,18 +57,9 @@ export class KnownKeys {
     return row < 0 ? undefined : this.#keys.revisionOf(row);
   }
 
-  /**
-   * Returns the row of a key for {@link confirm} and {@link put}. Tries the row after the last found row first: a
-   * listing adds rows in the order of keys, so the next listing finds them without a hash and without random reads of
-   * memory.
-   */
+  /** Returns the row of a key; -1 if the table does not have it. */
   find(kv: Pick<Anchor, 'key'>): number {
-    const bytes = bytesOf(kv);
-    const prefix = this.#prefixBytes;
-    const next = this.#nextRow;
-    const row = this.#keys.isRowOf(next, bytes, prefix) ? next : this.#keys.find(bytes, prefix);
-    if (row >= 0) this.#nextRow = row + 1;
-    return row;
+    return this.#keys.find(bytesOf(kv), this.#prefixBytes);
   }
 
   /** Confirms a listed key. Returns false, without an effect, if the key is new or differs from the known version. */
@@ -98,7 +87,6 @@ export class KnownKeys {
       this.#confirmed++;
     }
     const row = found < 0 ? this.#keys.add(bytesOf(kv), this.#prefixBytes) : found;
-    this.#nextRow = row + 1;
     this.#keys.setVersion(row, kv.modRevision, checksumOf(kv));
     this.anchors.put(kv);
     const type = isKnown ? 'modify' : 'create';
@@ -164,6 +152,7 @@ export class KnownKeys {
     this.#queue.push({ type: 'delete', key, value: EMPTY, modRevision: revision });
   }
 
+  /** Returns the row of a known key, or -1. */
   /** Returns the row of a known key, or -1. */
   #rowOf(kv: Pick<Anchor, 'key'>): number {
     const row = this.find(kv);
