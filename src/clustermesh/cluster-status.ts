@@ -190,7 +190,7 @@ export class ReportedStatus {
     if (connected !== last.connected) this.#connectedSince = this.#clock.wallTime();
     if (next.state === 'ready') this.#knownAt = undefined;
     else if (last.state === 'ready') this.#knownAt = this.#clock.wallTime();
-    this.#measure(complete);
+    this.#measureSync(complete);
     return (
       next.state !== last.state ||
       connected !== last.connected ||
@@ -199,7 +199,8 @@ export class ReportedStatus {
     );
   }
 
-  #measure(complete: boolean): void {
+  /** Measures the time from the begin of an incomplete period to its end. */
+  #measureSync(complete: boolean): void {
     const now = this.#clock.now();
     if (!complete) this.#incompleteSince ??= now;
     else if (this.#incompleteSince !== undefined) {

@@ -158,7 +158,7 @@ export class ConfigFollower {
     this.#scans++;
     let maxRetryMs: number | undefined = MAX_RETRY_MS;
     try {
-      maxRetryMs = await this.#followListing(await interruptible(() => this.#options.source.list(), signal));
+      maxRetryMs = await this.#applyListing(await interruptible(() => this.#options.source.list(), signal));
     } catch (error) {
       if (!signal.aborted) this.#directoryProblem = messageOf(error);
     }
@@ -169,7 +169,7 @@ export class ConfigFollower {
   }
 
   /** Applies the changes of a listing. Returns the maximum delay of the next scan; undefined if nothing is pending. */
-  async #followListing(listing: ConfigListing): Promise<number | undefined> {
+  async #applyListing(listing: ConfigListing): Promise<number | undefined> {
     const { clock, mesh } = this.#options;
     const now = clock.now();
     const step = stepDirectory(this.#state, listing, { now, check: (name) => mesh.check(name) });

@@ -28,9 +28,10 @@ export interface MeshTap {
   /** Called after the configuration from a handshake was applied. */
   onConfigured(cluster: string, config: ClusterConfig | undefined): void;
   /**
-   * Called when a resource is followed. If `keeps`, no key is removed, even if it is deleted or its value is rejected.
+   * Called when a resource is followed. If `keepsKeys`, no key is removed, even if it is deleted or its value is
+   * rejected.
    */
-  onFollow(cluster: string, resource: CopiedResource, prefix: string, keeps: boolean): void;
+  onFollow(cluster: string, resource: CopiedResource, prefix: string, keepsKeys: boolean): void;
   onReaderState(
     cluster: string,
     reader: Parameters<OnReaderState>[0],

@@ -11,8 +11,8 @@ import { type ByteWriter, MAX_NUMBERED_TEXTS } from './byte-writer.ts';
 export type CheckpointEntry = Omit<KeyedEntry, 'shadowed'>;
 
 /**
- * The sets of named ports that were read, by their bytes, so that pods with equal ports share one map. The bytes differ
- * the first time, when they contain the names of the ports.
+ * The sets of named ports that were read, by their bytes, so that pods with equal ports share one map. The first of
+ * several equal sets may have other bytes, because it contains new names in full.
  */
 export type PortSets = Map<string, NamedPorts>;
 

@@ -70,7 +70,7 @@ export function stampOf(batch: number): number {
 export const LEAF = {
   /** {@link stampOf} the batch that wrote the leaf, until the next batch starts; then 0. */
   stamp: 0,
-  /** Reference to the leaf before the batch that had these entries; of two merged leaves, the lower one. */
+  /** Reference to the leaf that had these entries before the batch; of two merged leaves, the lower one. */
   before: 1,
   /** Number of entries in bits 0 to 15; above, the depth: the number of bits common to their hashes. */
   shape: 2,

@@ -111,16 +111,16 @@ export class PrefixLeaves {
     let slot = this.#find(key);
     const [reference, hash] = [this.#foundLeaf, this.#hash];
     if (slot === 0 && this.#isFull(reference) && !this.#mayGrow(reference)) return FULL;
-    let before = ADDED;
+    let previous = ADDED;
     if (slot === 0) slot = this.#addSlot(this.#withRoom(reference, hash), key, hash);
     else {
       slot += leafOf(this.#writable(reference, hash)) - leafOf(reference);
-      before = peerOf(this.#heap.words[slot + SLOT.meta] ?? 0);
+      previous = peerOf(this.#heap.words[slot + SLOT.meta] ?? 0);
     }
     const { words } = this.#heap;
     words[slot + SLOT.meta] = metaOf(key.length, peer);
     words[slot + SLOT.identity] = identity;
-    return before;
+    return previous;
   }
 
   /** Changes the identity of a prefix, if possible in place. Returns false if the table does not contain it. */

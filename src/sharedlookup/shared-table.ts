@@ -110,11 +110,11 @@ export class SharedTable {
       this.remove(key);
       return false;
     }
-    const before = leaves.set(key, identity, peer);
-    if (before === FULL) this.#peers.release(peer);
-    else if (before !== ADDED) this.#peers.release(before);
+    const previous = leaves.set(key, identity, peer);
+    if (previous === FULL) this.#peers.release(peer);
+    else if (previous !== ADDED) this.#peers.release(previous);
     else if (key.length < addressBits(key.family)) filter.adjust(key, 1);
-    return before !== FULL;
+    return previous !== FULL;
   }
 
   /** Changes the identity of a prefix. Returns false if the table does not contain it. */

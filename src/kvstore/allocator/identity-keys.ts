@@ -37,7 +37,7 @@ export interface IdentityCall {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What the cache of this node knows about the labels. Read it while their lock is held. */
+/** The labels in the cache of this node. Must be read while their lock is held. */
 export interface KnownMasters {
   /** The identity of the labels in the cache; undefined if there is none. */
   readonly cached: NumericIdentity | undefined;

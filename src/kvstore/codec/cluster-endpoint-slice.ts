@@ -38,7 +38,7 @@ const FIELDS_PER_STEP = 1024;
 const MAX_FIELDS = 65_536;
 
 /** Content with more bytes is decoded in steps. Smaller content takes at most about 2 ms. */
-const LARGE = 64 * 1024;
+const LARGE_BYTES = 64 * 1024;
 
 const NO_ENTRIES: ReadonlyMap<string, string> = new Map();
 
@@ -322,7 +322,7 @@ export function decodeLargeEndpointSlice(
   at: string,
   limits: ValueLimits = VALUE_LIMITS,
 ): Generator<undefined, Decoded<ClusterEndpointSlice>> | undefined {
-  return endpointSliceSize(value) > LARGE
+  return endpointSliceSize(value) > LARGE_BYTES
     ? decodeInSteps(at, (drop) => readSlice(expected, value, limits, drop))
     : undefined;
 }

@@ -68,7 +68,8 @@ function nameInValue(fields: Fields<never>): string {
   return length === undefined ? ip : `${address}/${length}`;
 }
 
-function checkAgreement(fields: Fields<never>, key: string): void {
+/** Rejects a value whose IP and mask differ from its key. */
+function checkNameInValue(fields: Fields<never>, key: string): void {
   const claimed = nameInValue(fields);
   if (claimed === key) return; // fast path: one comparison
   if (!parsePrefix(claimed, register))
@@ -117,7 +118,7 @@ export function parseIPIdentityPair(
 ): Decoded<IPIdentityPair> {
   return decodeJson(value, at, limits, (fields, drop) => {
     const key = readKeyName(name);
-    checkAgreement(fields, key);
+    checkNameInValue(fields, key);
     const pair: { -readonly [K in keyof IPIdentityPair]: IPIdentityPair[K] } = {
       key,
       identity: fields.integer('ID', 0, MAX_IDENTITY) ?? 0,

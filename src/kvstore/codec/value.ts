@@ -49,7 +49,7 @@ export type EncodedValue = Uint8Array | ParsedJson;
 export type ValueDecoder<T> = (name: string, value: EncodedValue, at: string) => Decoded<T>;
 
 /** Values with more bytes are parsed in pieces. Smaller ones take at most about 7 ms. */
-const LARGE = 32 * 1024;
+const LARGE_BYTES = 32 * 1024;
 
 const OPENING_BRACE = 0x7b;
 
@@ -79,7 +79,7 @@ export function decodeInPieces<T>(
     return decode(name, parsed, at);
   }
   return (name, value, at) =>
-    value.length > LARGE && value.length <= bytes && value[0] === OPENING_BRACE
+    value.length > LARGE_BYTES && value.length <= bytes && value[0] === OPENING_BRACE
       ? steps(name, value, at)
       : undefined;
 }

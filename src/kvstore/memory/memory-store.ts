@@ -17,7 +17,7 @@ import {
 } from '../session/transport.ts';
 import { ExpandedBlocks, packValues, type StoredValue } from './packed-values.ts';
 
-/** What the versions of one transaction have in common. */
+/** The common data of the versions of one transaction. */
 interface Commit {
   readonly revision: number;
   /** The lease of each version, by index. If there is only one element, it is the lease of all versions. */

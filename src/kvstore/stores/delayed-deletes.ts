@@ -42,7 +42,7 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
     this.#observer.batch(apply);
   }
 
-  /** Delivers all delayed deletes, in steps of `slice` deletes, each of which is one batch. */
+  /** Delivers all delayed deletes, in steps of `slice` deletes. Each step is one batch. */
   *flush(slice: number): Generator<void, void, void> {
     const names = this.#timers.keys();
     for (let next = names.next(); next.done !== true; ) {

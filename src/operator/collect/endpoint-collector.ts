@@ -49,7 +49,7 @@ function hasAddressOf(endpoint: KubernetesObject, pod: KubernetesObject): boolea
  *
  * @param uid the uid in the owner reference; undefined if the endpoint has no owner reference
  */
-function whyNoPod(
+function missingPodReason(
   endpoint: KubernetesObject,
   owners: EndpointOwners,
   name: string,
@@ -68,15 +68,15 @@ function whyNoPod(
  * Returns the reason why an endpoint is not needed, or `undefined` if it is needed (OPERATOR 26, 28). An endpoint is
  * needed if one of its owners exists or has an unknown kind. Pure.
  */
-export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): string | undefined {
+export function staleReason(endpoint: KubernetesObject, owners: EndpointOwners): string | undefined {
   if (isBeingDeleted(endpoint)) return undefined;
   const references = items(endpoint, 'metadata', 'ownerReferences');
-  if (references.length === 0) return whyNoPod(endpoint, owners, endpoint.metadata.name);
+  if (references.length === 0) return missingPodReason(endpoint, owners, endpoint.metadata.name);
   let reason: string | undefined;
   for (const owner of references) {
     const name = String(field(owner, 'name'));
     const kind = field(owner, 'kind');
-    if (kind === 'Pod') reason = whyNoPod(endpoint, owners, name, field(owner, 'uid'));
+    if (kind === 'Pod') reason = missingPodReason(endpoint, owners, name, field(owner, 'uid'));
     else if (kind === 'CiliumNode' && owners.node(name) === undefined)
       reason = `CiliumNode ${name} does not exist`;
     else return undefined;
@@ -133,14 +133,14 @@ export class EndpointCollector implements Collector {
     for (const [key, endpoint] of endpoints.objects) {
       const ageMs = clock.wallTime() - (timeAt(endpoint, 'metadata', 'creationTimestamp') ?? 0);
       const isYoung = ageMs >= 0 && ageMs < intervalMs;
-      if (!isYoung && whyStale(endpoint, owners) !== undefined) stale.set(key, versionOf(endpoint));
+      if (!isYoung && staleReason(endpoint, owners) !== undefined) stale.set(key, versionOf(endpoint));
       if (++count % ENDPOINTS_PER_STEP === 0) yield;
     }
   }
 
   async #remove(endpoint: KubernetesObject, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { writer } = this.#options;
-    const reason = whyStale(endpoint, await this.#readOwners(endpoint, signal));
+    const reason = staleReason(endpoint, await this.#readOwners(endpoint, signal));
     if (reason === undefined) return;
     const { uid, resourceVersion } = endpoint.metadata;
     const place = placeOfObject(CILIUM_ENDPOINTS, endpoint);

@@ -28,7 +28,7 @@ export interface IdentityCollectorOptions {
 export const IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 /** `identity-gc-rate-limit`: 2,500 a minute (OPERATOR 19). */
 export const IDENTITY_DELETES_PER_SECOND: number = 2500 / 60;
-/** `identity-heartbeat-timeout`: time without use after which an identity is marked, and after the mark deleted. */
+/** `identity-heartbeat-timeout`: an identity unused for this time is marked; a marked one is then deleted after it. */
 const HEARTBEAT_TIMEOUT_MS = 30 * 60_000;
 
 /** Number of endpoints read in one step, which takes about 1 ms. */

@@ -63,9 +63,9 @@ function trimmed(service: KubernetesObject): KubernetesObject {
 const POLL_MS = { version: 5000, lists: 500, complete: 30_000 };
 
 /**
- * Time without interruption in which the API server serves no version, after which there are no objects. An API server
- * that starts, or whose CRDs are replaced, serves no version for seconds; the keys of an earlier run must not be
- * deleted then.
+ * If the API server serves no version for this time without interruption, there are no objects. An API server that
+ * starts, or whose CRDs are replaced, serves no version for seconds; the keys of an earlier run must not be deleted
+ * then.
  */
 const MISSING_MS = 60_000;
 

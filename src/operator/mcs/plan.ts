@@ -61,10 +61,7 @@ export interface PlannedWrite {
 
 /** The writes for a name. */
 export interface McsPlan {
-  /**
-   * The writes in the order in which they must be made. After each write the plan must be computed again, because the
-   * state has changed.
-   */
+  /** The writes in their order. After each write the plan must be computed again, because the state has changed. */
   readonly writes: readonly PlannedWrite[];
   /** Why the import must wait, without a change; undefined if it may change. */
   readonly waitReason: string | undefined;

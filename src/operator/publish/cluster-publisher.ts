@@ -137,8 +137,8 @@ export class ClusterPublisher {
       },
     }));
     const { clusterName, clusterID, maxConnectedClusters } = options;
-    const clusterLimit = clusterLimits(clusterID, maxConnectedClusters);
-    this.#decoders = new ClusterDecoders({ cluster: clusterName, limits: () => clusterLimit });
+    const limits = clusterLimits(clusterID, maxConnectedClusters);
+    this.#decoders = new ClusterDecoders({ cluster: clusterName, limits: () => limits });
     this.#config = new ClusterConfigKeeper({
       ...common,
       clusterName,
@@ -164,9 +164,9 @@ export class ClusterPublisher {
   upsertService(service: PublishedService): void {
     const { clusterName: cluster, clusterID } = this.#owner;
     const { namespace, name } = service;
-    const named = { ...service, cluster, clusterID };
-    this.#upsert('services', `${namespace}/${name}`, encodeClusterService(named));
-    if (this.#prefixes.endpointslices !== undefined) this.#setSlices(named);
+    const published = { ...service, cluster, clusterID };
+    this.#upsert('services', `${namespace}/${name}`, encodeClusterService(published));
+    if (this.#prefixes.endpointslices !== undefined) this.#setSlices(published);
   }
 
   /** Publishes the backends of a service as slices, and deletes its other slices. */
@@ -208,8 +208,8 @@ export class ClusterPublisher {
    * @param id at least 256, in the cluster's range
    */
   upsertIdentity(id: number, labels: Labels): void {
-    const named = withClusterLabel(labels, this.#owner.clusterName);
-    this.#upsert('identities', String(id), encodeIdentity(named));
+    const published = withClusterLabel(labels, this.#owner.clusterName);
+    this.#upsert('identities', String(id), encodeIdentity(published));
   }
 
   deleteIdentity(id: number): void {
@@ -219,10 +219,10 @@ export class ClusterPublisher {
   /** Publishes an endpoint's address or a CIDR. The key is made canonical because readers reject other spellings. */
   upsertIP(pair: IPIdentityPair): void {
     const key = canonicalKey(pair.key) ?? pair.key;
-    const named = key === pair.key ? pair : { ...pair, key };
-    const value = viewOfIPIdentityPair(named);
+    const canonical = key === pair.key ? pair : { ...pair, key };
+    const value = viewOfIPIdentityPair(canonical);
     // `checkIP` is faster than the decoder, which is called only for its rejection.
-    if (this.#decoders.checkIP(named, value)) this.#prefixes.ip.upsert(key, value);
+    if (this.#decoders.checkIP(canonical, value)) this.#prefixes.ip.upsert(key, value);
     else this.#upsert('ip', key, value);
   }
 

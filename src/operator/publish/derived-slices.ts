@@ -27,8 +27,8 @@ function portsOf(ports: ReadonlyMap<string, PortProtocol>): readonly SlicePort[]
 
 function groupsOf({ backends }: ClusterService): readonly SliceGroup[] {
   const groups = new Map<string, SliceGroup>();
-  for (const [address, named] of backends) {
-    const ports = portsOf(named);
+  for (const [address, portsByName] of backends) {
+    const ports = portsOf(portsByName);
     const family = address.includes(':') ? 'IPv6' : 'IPv4';
     const key = JSON.stringify([family, ports]);
     const group = groups.get(key) ?? { family, ports, addresses: [] };

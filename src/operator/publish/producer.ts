@@ -178,6 +178,7 @@ export class Producer implements Duty {
 /** The part of an {@link InputContext} needed to follow a kind. */
 export type FollowContext = Pick<InputContext, 'source' | 'clock' | 'gate' | 'rejections' | 'onChange'>;
 
+/** Follows the objects of a kind with a reader. */
 export function followKind<T>(
   kind: ResourceKind,
   reader: KindReader<T>,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
-import { EndpointCollector, whyStale } from '../../../src/operator/collect/endpoint-collector.ts';
+import { EndpointCollector, staleReason } from '../../../src/operator/collect/endpoint-collector.ts';
 import { newCounts, roundReport } from '../../../src/operator/collect/rounds.ts';
 import { DutyReport } from '../../../src/operator/duty-report.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -363,7 +363,7 @@ describe('an endpoint', () => {
     pods: readonly KubernetesObject[],
     nodes: readonly string[] = [],
   ): unknown =>
-    whyStale(one, {
+    staleReason(one, {
       pod: (_namespace, name) => pods.find(({ metadata }) => metadata.name === name),
       node: (name) => (nodes.includes(name) ? pod('n', '') : undefined),
     });
