@@ -7,6 +7,7 @@ import type {
 } from '../api/status-document.ts';
 import { quantileBound } from '../base/latency-histogram.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
+import { isoTime } from '../base/system-clock.ts';
 import type { ClusterCondition } from '../client/cluster-text.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { OnClusterChange, RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
@@ -130,7 +131,7 @@ export class FollowedClusters {
       ...clusterCondition(cluster),
       failures,
       rejected: cluster.rejections.total,
-      connectedSince: new Date(cluster.connectedSince).toISOString(),
+      connectedSince: isoTime(cluster.connectedSince),
       servicesExpired: cluster.servicesExpired,
       heartbeat: cluster.heartbeat,
       lastFailureAt: isoTime(cluster.lastFailure?.at),
@@ -138,11 +139,6 @@ export class FollowedClusters {
       ...progressOf(watchesOf(cluster)),
     };
   }
-}
-
-/** Returns a wall time as ISO 8601; `undefined` if there is none. */
-export function isoTime(at: number | undefined): string | undefined {
-  return at === undefined ? undefined : new Date(at).toISOString();
 }
 
 function progressOf(watches: readonly WatchStatus[]): ReadProgress {

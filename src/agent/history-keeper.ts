@@ -2,6 +2,7 @@ import { crc32 } from 'node:zlib';
 import type { HistoryStatusDocument } from '../api/status-document.ts';
 import type { Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { isoTime } from '../base/system-clock.ts';
 import type { ClusterCondition } from '../client/cluster-text.ts';
 import type { UncertainSpan } from '../history/change-log.ts';
 import { History } from '../history/history.ts';
@@ -9,7 +10,6 @@ import type { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import type { Step } from '../process/start-step.ts';
 import type { AgentParts } from './agent.ts';
 import type { ReportedClusters } from './cluster-report.ts';
-import { isoTime } from './followed-clusters.ts';
 import { recordDocuments } from './recorded-documents.ts';
 import { StateFiles } from './state-files.ts';
 

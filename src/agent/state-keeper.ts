@@ -3,13 +3,13 @@ import type { KnownIdentity, RestoredDocument } from '../api/read-model.ts';
 import type { CheckpointDocument } from '../api/status-document.ts';
 import { messageOf } from '../base/failure.ts';
 import { counted } from '../base/show-value.ts';
+import { isoTime } from '../base/system-clock.ts';
 import { PROCESS_STOP_MS, READ_MS, STOP_MS, type Step } from '../process/start-step.ts';
 import { type CheckpointEngines, checkpointSections } from '../restore/checkpoint.ts';
 import { Checkpointer } from '../restore/checkpointer.ts';
 import { Restoration, type RestoreOutcome } from '../restore/restoration.ts';
 import type { AgentParts } from './agent.ts';
 import { importedState, readCiliumState } from './cilium-state.ts';
-import { isoTime } from './followed-clusters.ts';
 import { StateFiles } from './state-files.ts';
 import { StateLock } from './state-lock.ts';
 
@@ -127,7 +127,7 @@ export class StateKeeper {
     const knownAt = this.restoration.knownAt(cluster);
     if (knownAt === undefined) return undefined;
     const ageMs = Math.max(0, this.#options.clock.wallTime() - knownAt);
-    return { knownAt: new Date(knownAt).toISOString(), ageSeconds: Math.round(ageMs / 1000) };
+    return { knownAt: isoTime(knownAt), ageSeconds: Math.round(ageMs / 1000) };
   }
 
   status(): CheckpointDocument {
@@ -180,7 +180,7 @@ export class StateKeeper {
     if (outcome.kind === 'restored') {
       const { entries, nodes, services, identities, writtenAt } = outcome;
       const counts = `${counted(entries, 'entry', 'entries')}, ${counted(nodes, 'node')}, ${counted(services, 'service part')}, ${counted(identities, 'identity', 'identities')}`;
-      log.info(`${where}: restored the state of ${new Date(writtenAt).toISOString()}: ${counts}`);
+      log.info(`${where}: restored the state of ${isoTime(writtenAt)}: ${counts}`);
     } else if (outcome.kind === 'set-aside') {
       log.warn(
         `${where}: the checkpoint is ${outcome.fault}: ${outcome.message}; the agent starts without it`,

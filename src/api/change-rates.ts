@@ -1,3 +1,4 @@
+import { isoTime } from '../base/system-clock.ts';
 import { CHANGE_TYPES, type ChangeType } from './change-types.ts';
 
 /** Length of an interval. 360 complete intervals, one hour, are kept. */
@@ -41,7 +42,7 @@ export class ChangeRates {
     for (let interval = first; interval < this.#current; interval++)
       for (const [index, type] of CHANGE_TYPES.entries())
         counts[type].push(this.#counts[this.#slotOf(interval) + index] ?? 0);
-    const from = new Date(wallMs - nowMs + first * INTERVAL_MS).toISOString();
+    const from = isoTime(wallMs - nowMs + first * INTERVAL_MS);
     return { intervalMs: INTERVAL_MS, from, counts };
   }
 

@@ -1,3 +1,4 @@
+import { isoTime } from '../base/system-clock.ts';
 import type { CauseGroup } from '../history/causes.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
@@ -86,8 +87,8 @@ export function causeDocument(group: CauseGroup): CauseDocument {
   const { at, until, revisions, mark, withdrawal, host, node, ...others } = group;
   const [first, last] = revisions;
   return {
-    at: iso(at),
-    until: iso(until),
+    at: isoTime(at),
+    until: isoTime(until),
     ...others,
     revisions: first === '' ? undefined : { first, last },
     host,
@@ -97,12 +98,8 @@ export function causeDocument(group: CauseGroup): CauseDocument {
   };
 }
 
-function iso(at: number): string {
-  return new Date(at).toISOString();
-}
-
 export function retainedDocument({ from, to }: RetainedInterval): RetainedDocument {
-  return { from: iso(from), to: iso(to) };
+  return { from: isoTime(from), to: isoTime(to) };
 }
 
 export function pastDocument(
@@ -111,13 +108,13 @@ export function pastDocument(
 ): PastDocument {
   const { at, certain, reason, retained, effectiveSince, effectiveUntil, claimsComplete } = moment;
   return {
-    at: iso(at),
+    at: isoTime(at),
     certain,
     reason,
     claimsComplete: claimsComplete === false ? claimsComplete : undefined,
     retained: retainedDocument(retained),
-    effectiveSince: effectiveSince === undefined ? undefined : iso(effectiveSince),
-    effectiveUntil: effectiveUntil === undefined ? undefined : iso(effectiveUntil),
+    effectiveSince: isoTime(effectiveSince),
+    effectiveUntil: isoTime(effectiveUntil),
   };
 }
 
@@ -128,8 +125,8 @@ function pastClaimDocument(claim: PastClaim, shadowed: boolean, model: ReadModel
     key: claim.key,
     effective: effective && !shadowed,
     shadowed,
-    ...(since !== undefined && { since: iso(since) }),
-    ...(until !== undefined && { until: iso(until) }),
+    ...(since !== undefined && { since: isoTime(since) }),
+    ...(until !== undefined && { until: isoTime(until) }),
   };
 }
 
@@ -167,7 +164,7 @@ export function notFoundProblem(
   { at, reason }: Pick<PrefixMoment, 'at' | 'reason'>,
 ): ProblemError {
   const uncertainty = reason === undefined ? '' : `, but this is not certain: ${UNCERTAINTY_TEXTS[reason]}`;
-  const detail = `${value} did not exist at ${iso(at)}${uncertainty}.`;
+  const detail = `${value} did not exist at ${isoTime(at)}${uncertainty}.`;
   return new ProblemError('not-found', detail, { field, value, ...(reason !== undefined && { reason }) });
 }
 
@@ -203,7 +200,7 @@ export function pastNode(moment: DocumentMoment, name: string, at: string): Expl
 
 export function recordDocument(record: HistoryRecord): HistoryRecordDocument {
   const { sequence, kind } = record;
-  const at = iso(record.at);
+  const at = isoTime(record.at);
   if (record.kind === 'mark') {
     const { mark, subject, detail } = record;
     return { sequence, at, kind, mark, subject: subject || undefined, detail: detail || undefined };

@@ -1,4 +1,5 @@
 import { counted, durationText } from '../base/show-value.ts';
+import { isoTime } from '../base/system-clock.ts';
 import type { DatapathDocument } from './datapath-document.ts';
 import type {
   CheckpointDocument,
@@ -44,7 +45,7 @@ interface ReportedProblem extends HealthProblem {
 const MAX_CONDITIONS = 3;
 
 function isoBefore(now: number, ms: number | undefined): string | undefined {
-  return ms === undefined ? undefined : new Date(now - ms).toISOString();
+  return ms === undefined ? undefined : isoTime(now - ms);
 }
 
 /** Returns the time since an ISO 8601 time, such as `4 min`. */

@@ -1,4 +1,4 @@
-import { isDate } from '../base/system-clock.ts';
+import { isDate, isoTime } from '../base/system-clock.ts';
 import type { When } from '../history/types.ts';
 
 const ABSOLUTE_FORMS = 'RFC 3339, 2026-11-23 14:03:05, 14:03:05 of today';
@@ -38,7 +38,7 @@ export function parseWhen(text: string, now: number): When | undefined {
 
 /** Returns a moment as text that every agent parses: RFC 3339 or `#SEQUENCE`. */
 export function whenText(when: When): string {
-  return typeof when === 'number' ? new Date(when).toISOString() : `#${when.sequence}`;
+  return typeof when === 'number' ? isoTime(when) : `#${when.sequence}`;
 }
 
 /** Returns the time of a text such as `14:03` on the current day in the local time zone; undefined if it is no time. */

@@ -39,6 +39,13 @@ export function parseTime(text: string): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
+/** Returns a wall time as ISO 8601; undefined if there is none. */
+export function isoTime(at: number): string;
+export function isoTime(at: number | undefined): string | undefined;
+export function isoTime(at: number | undefined): string | undefined {
+  return at === undefined ? undefined : new Date(at).toISOString();
+}
+
 /** Returns true if a day such as `2026-02-28` exists. `Date.parse` accepts February 30, as March 2. */
 export function isDate(text: string): boolean {
   const at = Date.parse(text);

@@ -1,5 +1,6 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
+import { isoTime } from '../../base/system-clock.ts';
 import { backendCount, type CauseGroup, CauseGroups } from '../../history/causes.ts';
 import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
@@ -115,7 +116,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
     const range = { from: when - windowMs, to: when + windowMs };
     const groups = await limitGroupings(c, async () => groupedChanges(c, model, range, limit));
     return answerJSON(c, {
-      at: new Date(when).toISOString(),
+      at: isoTime(when),
       groups: groups.map(causeDocument),
       retained: retainedDocument(retained),
     });

@@ -1,3 +1,4 @@
+import { isoTime } from '../../base/system-clock.ts';
 import { parseServiceKey } from '../../servicecache/service-id.ts';
 import type { ApiContext } from '../api-context.ts';
 import type { ChangeFeed, FeedChange } from '../change-feed.ts';
@@ -32,7 +33,7 @@ export interface MonitorRequest {
 }
 
 /** A heartbeat is sent after this time without an event, so that both sides notice a broken connection. */
-export const HEARTBEAT_MS = 5_000;
+const HEARTBEAT_MS = 5_000;
 
 export interface HeartbeatDocument {
   readonly revision: number;
@@ -153,7 +154,7 @@ export async function* monitorEvents(
     if (revision !== feed.revision) continue;
     await feed.waitForChange(revision, signal, lastEventAt + HEARTBEAT_MS - clock.now());
     if (clock.now() - lastEventAt < HEARTBEAT_MS) continue;
-    const at = new Date(clock.wallTime()).toISOString();
+    const at = isoTime(clock.wallTime());
     const heartbeat: HeartbeatDocument = { revision, at, intervalMs: HEARTBEAT_MS };
     yield ENCODER.encode(eventText('heartbeat', parts.idOf(revision), heartbeat));
     lastEventAt = clock.now();
@@ -167,7 +168,7 @@ function eventText(event: string, id: string, data: unknown): string {
 function changeDocument(model: ReadModel, { revision, type, key, at }: FeedChange): ChangeDocument {
   const value = currentValue(model, type, key);
   const kind = value === undefined ? 'delete' : 'upsert';
-  return { revision, at: new Date(at).toISOString(), type, kind, key, ...(value && { value }) };
+  return { revision, at: isoTime(at), type, kind, key, ...(value && { value }) };
 }
 
 function currentValue(model: ReadModel, type: ChangeType, key: string): ChangeDocument['value'] {

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { parseWhen, TIME_FORMS } from '../../api/when.ts';
-import { systemClock } from '../../base/system-clock.ts';
+import { isoTime, systemClock } from '../../base/system-clock.ts';
 import { localTimeText } from '../../process/terminal.ts';
 import type { Manifest } from '../../recording/manifests.ts';
 import type { TapeSummary } from '../../tape/check-tape.ts';
@@ -40,12 +40,12 @@ function summaryLine({ from, to, events, cuts, clusters, scrubbed }: TapeSummary
 }
 
 function summaryDocument({ from, to, ...summary }: TapeSummary): object {
-  return { from: new Date(from).toISOString(), to: new Date(to).toISOString(), ...summary };
+  return { from: isoTime(from), to: isoTime(to), ...summary };
 }
 
 function replayDocument(report: ReplayReport): object {
   const { to, isComplete: complete, isScrubbed: scrubbed, replay: _, ...rest } = report;
-  return { to: new Date(to).toISOString(), ...rest, complete, scrubbed };
+  return { to: isoTime(to), ...rest, complete, scrubbed };
 }
 
 /** Returns the number of equal digests as text, or why they are not compared. */
