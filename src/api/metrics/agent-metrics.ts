@@ -5,7 +5,7 @@ import { clusterMetrics } from './cluster-metrics.ts';
 import { datapathMetrics } from './datapath-metrics.ts';
 import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
 import { engineMetrics } from './engine-metrics.ts';
-import { historyMetrics } from './history-metrics.ts';
+import { historyMetrics, tapeMetrics } from './history-metrics.ts';
 import { kubernetesMetrics } from './kubernetes-metrics.ts';
 import { kvstoreMetrics } from './kvstore-metrics.ts';
 import { countsByLabel, type MetricSources, statusMetrics } from './metric.ts';
@@ -35,6 +35,7 @@ export class AgentMetrics extends ProcessMetrics {
         ...kubernetesMetrics(sources),
         ...datapathMetrics(sources),
         ...historyMetrics(sources),
+        ...tapeMetrics(sources),
         dpcache_rejections_total: countsByLabel(
           'counter',
           'Rejected inputs by reason.',
@@ -76,12 +77,12 @@ function sourcesOf(model: ReadModel, scrape: Scrape): MetricSources {
     nodes: { status: scrape.once(() => model.nodes.status()) },
     status: scrape.once(() => model.status()),
     rejections: () => model.rejections(),
-    metrics: scrape.once(() => [...model.clusterMetrics()]),
+    clusters: scrape.once(() => [...model.clusterMetrics()]),
   };
 }
 
-function histograms({ metrics, nodes }: MetricSources): readonly DelayHistogram[] {
-  const propagation = metrics().flatMap(({ name, watches }) =>
+function histograms({ clusters, nodes }: MetricSources): readonly DelayHistogram[] {
+  const propagation = clusters().flatMap(({ name, watches }) =>
     watches.map(({ delays }) => [name, delays] as const),
   );
   return [

@@ -1,10 +1,9 @@
 import { countsByLabel, type MetricSources, type Metrics, statusMetrics, timestamp } from './metric.ts';
 
-/** Returns the metrics of the history and the tape. They have no samples if none is recorded. */
+/** Returns the metrics of the history. They have no samples if none is recorded. */
 export function historyMetrics({ status }: Pick<MetricSources, 'status'>): Metrics {
   const history = statusMetrics(() => status().history);
   const disk = statusMetrics(() => status().history?.disk);
-  const tape = statusMetrics(() => status().tape);
   return {
     dpcache_history_records_total: countsByLabel(
       'counter',
@@ -32,6 +31,13 @@ export function historyMetrics({ status }: Pick<MetricSources, 'status'>): Metri
       'Oldest time for which the state can be queried.',
       ({ retainedFrom }) => timestamp(retainedFrom),
     ),
+  };
+}
+
+/** Returns the metrics of the tape. They have no samples if none is recorded. */
+export function tapeMetrics({ status }: Pick<MetricSources, 'status'>): Metrics {
+  const tape = statusMetrics(() => status().tape);
+  return {
     dpcache_tape_bytes: tape.gauge('Size of the files of the tape.', 'bytes'),
     dpcache_tape_lines_total: tape.counter('Lines of the tape since the start, lost ones included.', 'lines'),
     dpcache_tape_lost_total: tape.counter(

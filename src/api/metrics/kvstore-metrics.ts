@@ -2,8 +2,8 @@ import type { ClusterMetrics, WatchMetrics } from '../read-model.ts';
 import { inSeconds, itemMetrics, type MetricSources, type Metrics } from './metric.ts';
 
 /** Returns the metrics of each cluster's kvstore client, and the durations of its syncs. */
-export function kvstoreMetrics({ metrics }: Pick<MetricSources, 'metrics'>): Metrics {
-  const clusters = itemMetrics('cluster', metrics);
+export function kvstoreMetrics(sources: Pick<MetricSources, 'clusters'>): Metrics {
+  const clusters = itemMetrics('cluster', sources.clusters);
   const sumOf =
     (field: 'queuedBytes' | 'listings' | 'streams' | 'failures') =>
     ({ watches }: ClusterMetrics): number =>
@@ -24,7 +24,7 @@ export function kvstoreMetrics({ metrics }: Pick<MetricSources, 'metrics'>): Met
       help: 'Requests to a kvstore by outcome: ok, or the code of the error.',
       labels: ['cluster', 'outcome'],
       *samples() {
-        for (const { name, kvstore } of metrics())
+        for (const { name, kvstore } of sources.clusters())
           for (const [outcome, value = 0] of Object.entries(kvstore?.requests ?? {}))
             yield { value, labels: { cluster: name, outcome } };
       },

@@ -20,7 +20,7 @@ export type Metrics = Readonly<Record<string, Metric>>;
 /** Sources of the metrics. Many metrics call the same source, so the caller should compute it once per scrape. */
 export type MetricSources = {
   readonly [Engine in 'ipcache' | 'services' | 'nodes']: Pick<ReadModel[Engine], 'status'>;
-} & Pick<ReadModel, 'status' | 'rejections'> & { readonly metrics: () => readonly ClusterMetrics[] };
+} & Pick<ReadModel, 'status' | 'rejections'> & { readonly clusters: () => readonly ClusterMetrics[] };
 
 /** Returns a metric with a sample for each count. The label of a sample is the name of its count. */
 export function countsByLabel(
