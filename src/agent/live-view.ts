@@ -2,8 +2,7 @@ import type { ChangeType } from '../api/change-types.ts';
 import type { EngineViews } from '../api/read-model.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { nounOf } from '../base/show-value.ts';
-import type { Unsubscribe } from '../base/subscription.ts';
-import { unsubscribeOnce } from '../base/subscription.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import {
   backendsText,
   type ChangeSign,

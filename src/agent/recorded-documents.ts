@@ -1,6 +1,6 @@
 import { backendDocument, nodeDocument, serviceDocument } from '../api/documents.ts';
-import type { Unsubscribe } from '../base/subscription.ts';
-import { unsubscribeOnce } from '../base/subscription.ts';
+import { ascending } from '../base/sorted-map.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
 import type { Node } from '../nodemanager/node.ts';
@@ -95,17 +95,13 @@ function recordService(history: History, services: ServiceCache, event: ServiceE
   const part = (of: ServiceEvent['service'], backends: readonly Backend[]): PastFields => ({
     ...(fieldsChanged && fields(of)),
     ...((backends.length > 0 || isDelete || isNew) && {
-      backends: backends.toSorted(byAddress).map(backendDocument),
+      backends: backends.toSorted((a, b) => ascending(a.address, b.address)).map(backendDocument),
     }),
   });
   history.recordDocument('service', formatServiceID(id), clustersOf([...removed, ...added]), {
     before: isNew ? undefined : part(oldService ?? service, removed),
     after: isDelete ? undefined : part(service, added),
   });
-}
-
-function byAddress(a: Backend, b: Backend): number {
-  return a.address < b.address ? -1 : 1;
 }
 
 /** Returns the clusters of changed backends, sorted and separated by spaces: the writer of the change. */

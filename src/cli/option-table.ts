@@ -86,7 +86,7 @@ const KVSTORE_OPTS: ReadonlyMap<string, keyof RateLimitOptions> = new Map([
  * Parses `name=value`, or several separated by commas, in the format of Cilium. If a name is repeated, the last value
  * is used.
  */
-export function parseKvstoreOpt(text: string, previous: RateLimitOptions = {}): RateLimitOptions {
+function parseKvstoreOpt(text: string, previous: RateLimitOptions = {}): RateLimitOptions {
   const options: { -readonly [K in keyof RateLimitOptions]: number } = {};
   for (const item of text.split(',')) {
     const [name = '', value = ''] = item.split(/=(.*)/s);

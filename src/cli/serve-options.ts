@@ -27,7 +27,7 @@ export interface ServeFlags extends SocketFlags {
 export type ApiAddress = NonNullable<ServeSource['listen']>;
 
 /** Parses a port (of loopback) or `address:port`. */
-export function parseListen(text: string): ApiAddress {
+function parseListen(text: string): ApiAddress {
   const [, bracketed, unbracketed, digits] = /^(?:(?:\[([^\]]+)\]|([^:[\]]*)):)?(\d{1,5})$/.exec(text) ?? [];
   const port = Number(digits);
   if (port <= 65_535) return { host: bracketed || unbracketed || '127.0.0.1', port };

@@ -54,7 +54,7 @@ function partTable(
 }
 
 /** Returns the status of the datapath as text: parts, missing requirements and the state of the kernel. */
-export function datapathLines(datapath: DatapathDocument): readonly string[] {
+function datapathLines(datapath: DatapathDocument): readonly string[] {
   const { parts, tables, waitsFor, failures } = datapath;
   const unconfirmed = tables.reduce((sum, table) => sum + table.unconfirmed, 0);
   const waits = waitsFor.map((reason) => `  ${reason}`);

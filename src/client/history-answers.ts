@@ -92,7 +92,7 @@ export interface HistoryQuery {
 }
 
 /** Yields the pages of a range, newest first. */
-export async function* historyPages(
+async function* historyPages(
   ask: Ask,
   { limit, ...range }: HistoryQuery,
 ): AsyncGenerator<HistoryDocument, void, void> {

@@ -59,7 +59,7 @@ export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
   };
 }
 
-export function stateNodeDocument(node: Node): StateNodeDocument {
+function stateNodeDocument(node: Node): StateNodeDocument {
   return {
     addresses: node.addresses.map(({ type, ip }) => `${type}=${ip}`).toArray(),
     cluster: node.cluster,
@@ -76,7 +76,7 @@ function portsDocument(ports: Ports): BackendsDocument[string] {
 }
 
 /** Returns effective backends as a document. */
-export function backendsDocument({ backends }: Endpoints): BackendsDocument {
+function backendsDocument({ backends }: Endpoints): BackendsDocument {
   return sortedRecord(backends, ({ ports }) => portsDocument(ports));
 }
 

@@ -40,7 +40,7 @@ export type FieldScans = Readonly<Record<string, ScanField>>;
 export const leaveToDecoder: ScanField = () => false;
 
 /** Reads a string; `take` returns false if it is invalid. */
-export function scanString(take: (text: string) => boolean): ScanField {
+function scanString(take: (text: string) => boolean): ScanField {
   return (cursor) => {
     const text = cursor.string();
     return text !== undefined && take(text);

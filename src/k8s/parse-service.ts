@@ -19,7 +19,7 @@ const DEFAULT_SESSION_AFFINITY_SECONDS = 3 * 60 * 60;
 /** Maximum that Kubernetes allows: one day. */
 const MAX_SESSION_AFFINITY_SECONDS = 24 * 60 * 60;
 
-const SERVED_TYPES = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
+const SERVICE_TYPES = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
 const TRAFFIC_POLICIES = ['Cluster', 'Local'] as const;
 const SESSION_AFFINITIES = ['None', 'ClientIP'] as const;
 const DISTRIBUTIONS: ReadonlyMap<string, TrafficDistribution> = new Map([
@@ -57,7 +57,7 @@ function annotation(annotations: Annotations, names: readonly string[]): string 
 
 function readType(spec: ObjectFields): ServiceType {
   if ((spec.value('type') ?? '') === '') return 'ClusterIP';
-  return spec.word('type', SERVED_TYPES) ?? 'unknown';
+  return spec.word('type', SERVICE_TYPES) ?? 'unknown';
 }
 
 /** Returns the distinct addresses of a list, in order. Invalid addresses are rejected. */

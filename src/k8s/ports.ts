@@ -43,7 +43,8 @@ export function readNamedPort(fields: ObjectFields, numberField = 'port'): Named
 }
 
 /**
- * Returns a text that is equal for two lists of ports if and only if they have the same names, numbers and protocols.
+ * Returns a text that is equal for two lists of ports if and only if they have the same names, numbers, protocols and
+ * node ports in the same order.
  */
 export function textOfPorts(
   ports: Iterable<readonly [string, PortProtocol & { nodePort?: number }]>,

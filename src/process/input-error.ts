@@ -1,13 +1,11 @@
 import { errorCode, messageOf } from '../base/failure.ts';
 
-/** Thrown if an input cannot be used: a file does not exist, may not be read, or has invalid contents. */
+/**
+ * Thrown if an input cannot be used: a file does not exist, may not be read, or has invalid contents. The message names
+ * the input, its problem and the remedy.
+ */
 export class InputError extends Error {
   override readonly name = 'InputError';
-
-  /** @param message the input, its problem and the remedy */
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-  }
 }
 
 /** Remedies by the code of a failure. */

@@ -27,7 +27,7 @@ export const PAST_FIELD: { readonly past: z.ZodOptional<z.ZodType<PastDocument>>
   past: PAST.optional().describe('Present with `at`'),
 };
 
-export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
+const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
   .object({
     sequence: z.int(),
     at: z.string(),

@@ -32,50 +32,50 @@ const MAX_PATH_BYTES = 107;
  * still the same socket.
  */
 export async function listenOnSocket(server: Server, path: string): Promise<void> {
-  const aside = join(dirname(path), `.${randomUUID().slice(0, 8)}`);
-  if (Math.max(...[path, aside].map((name) => Buffer.byteLength(name))) > MAX_PATH_BYTES)
+  const temporary = join(dirname(path), `.${randomUUID().slice(0, 8)}`);
+  if (Math.max(...[path, temporary].map((name) => Buffer.byteLength(name))) > MAX_PATH_BYTES)
     throw new Error(`${path}: the path of a socket must have at most ${MAX_PATH_BYTES} bytes`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  await removeStale(path, aside);
+  await removeStale(path, temporary);
   // bind(2) runs within this call and applies the umask, so no other user can ever open the socket.
   const previous = process.umask(0o177);
-  const listening = listen(server, { path: aside });
+  const listening = listen(server, { path: temporary });
   process.umask(previous);
   await listening;
   try {
     // On close, libuv deletes the bound path even if another process has put a socket there. So bind a temporary path,
     // and link the path to it.
-    const { ino, dev } = await lstat(aside);
+    const { ino, dev } = await lstat(temporary);
     server.once('close', () => {
       const found = lstatSync(path, { throwIfNoEntry: false });
       if (found?.ino === ino && found.dev === dev) rmSync(path, { force: true });
     });
-    await link(aside, path);
+    await link(temporary, path);
   } catch (error) {
     server.close();
     throw errorCode(error) === 'EEXIST' ? new SocketInUseError(path, await servingPid(path)) : error;
   } finally {
-    await rm(aside, { force: true });
+    await rm(temporary, { force: true });
   }
 }
 
 /**
- * Removes a stale socket. Rejects if the path is not a socket. Moves the socket aside and tests it again before the
- * removal, so that two agents that start concurrently do not remove each other's sockets.
+ * Removes a stale socket. Rejects if the path is not a socket. Moves the socket to the temporary path and tests it
+ * again before the removal, so that two agents that start concurrently do not remove each other's sockets.
  */
-async function removeStale(path: string, aside: string): Promise<void> {
+async function removeStale(path: string, temporary: string): Promise<void> {
   try {
     if (!(await lstat(path)).isSocket())
       throw new Error(`${path} exists and is not a socket: remove it, or set another socket with --socket`);
     if (await isServed(path)) throw new SocketInUseError(path, await servingPid(path));
-    await rename(path, aside);
+    await rename(path, temporary);
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return;
     throw error;
   }
-  const served = await isServed(aside);
-  if (served) await link(aside, path).catch(() => undefined);
-  await rm(aside, { force: true });
+  const served = await isServed(temporary);
+  if (served) await link(temporary, path).catch(() => undefined);
+  await rm(temporary, { force: true });
   if (served) throw new SocketInUseError(path, await servingPid(path));
 }
 

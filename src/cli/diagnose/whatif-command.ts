@@ -45,9 +45,8 @@ function parseHost(text: string): string {
 }
 
 function parsePod(text: string): NonNullable<ClaimFlags['pod']> {
-  const [, namespace, podName] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
-  if (namespace !== undefined && podName !== undefined) return { namespace, podName };
-  throw new InvalidArgumentError('It must be namespace/name.');
+  const [namespace = '', podName = ''] = parseTwoNames('namespace/name')(text).split('/');
+  return { namespace, podName };
 }
 
 function parseSetting(text: string): { readonly name: string; readonly value: string } {

@@ -61,10 +61,10 @@ export const CILIUM_ENDPOINTS: ResourceKind = cilium('ciliumendpoints');
 export const CILIUM_ENDPOINT_SLICES: ResourceKind = cilium('ciliumendpointslices', 'v2alpha1');
 export const CILIUM_NODES: ResourceKind = cilium('ciliumnodes');
 export const CILIUM_IDENTITIES: ResourceKind = cilium('ciliumidentities');
-export const CIDR_GROUPS: ResourceKind = cilium('ciliumcidrgroups', 'v2alpha1');
+const CIDR_GROUPS: ResourceKind = cilium('ciliumcidrgroups', 'v2alpha1');
 export const CILIUM_POLICIES: ResourceKind = cilium('ciliumnetworkpolicies');
 export const CLUSTERWIDE_POLICIES: ResourceKind = cilium('ciliumclusterwidenetworkpolicies');
-export const NETWORK_POLICIES: ResourceKind = {
+const NETWORK_POLICIES: ResourceKind = {
   group: 'networking.k8s.io',
   version: 'v1',
   plural: 'networkpolicies',

@@ -1,3 +1,4 @@
+import { messageOf } from '../../base/failure.ts';
 import { cutText } from '../../base/show-value.ts';
 import { isObject, parseJson } from '../../net/fields.ts';
 
@@ -117,6 +118,5 @@ export function errorOfAnswer(httpStatus: number, text: string, retryAfterMs: nu
 /** Converts a thrown value to an ApiError. Unexpected values become `broken`. */
 export function asApiError(thrown: unknown): ApiError {
   if (thrown instanceof ApiError) return thrown;
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
-  return new ApiError('broken', message, { cause: thrown });
+  return new ApiError('broken', messageOf(thrown), { cause: thrown });
 }
