@@ -3,7 +3,7 @@ import type { Clock, Timer } from './clock.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 
 /**
- * Limits of the calls of a client: upstream's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. The fields are
+ * Limits of the calls of a client: Cilium's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. The fields are
  * read at every call, so that a changed value applies from the next turn on.
  */
 export interface RateLimitOptions {

@@ -16,7 +16,7 @@ import type { GlobalServices } from './global-services.ts';
 
 /**
  * Returns an observer that writes IPs into the ipcache as claims of `writer`, one engine batch per kvstore batch. The
- * identity `host` becomes `peerHost` (upstream pkg/ipcache/kvstore.go, `peerIdentity`).
+ * identity `host` becomes `peerHost` (Cilium pkg/ipcache/kvstore.go, `peerIdentity`).
  */
 export function ipObserver(
   ipcache: IPSink,

@@ -18,7 +18,7 @@ export interface ParsedIdentity {
   readonly marked: boolean;
 }
 
-/** Returns the label for a name `source:key`. If the source is missing, it is `unspec`, as in upstream. */
+/** Returns the label for a name `source:key`. If the source is missing, it is `unspec`, as in Cilium. */
 function readLabel(labels: ObjectFields, name: string): Label | undefined {
   const colon = name.indexOf(':');
   const value = labels.string(name);

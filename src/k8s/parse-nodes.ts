@@ -196,7 +196,7 @@ export function readNode(
     ...allocCIDRs(cidrs),
     ipv4HealthIP: annotations.address(4, 'ipv4-health-ip'),
     ipv6HealthIP: annotations.address(6, 'ipv6-health-ip'),
-    ipv4IngressIP: annotations.address(4, 'ipv4-Ingress-ip'), // the capital I is that of upstream
+    ipv4IngressIP: annotations.address(4, 'ipv4-Ingress-ip'), // the capital I is that of Cilium
     ipv6IngressIP: annotations.address(6, 'ipv6-Ingress-ip'),
     encryptionKey: annotations.encryptionKey,
     labels: readStringMap(metadata, 'labels'),

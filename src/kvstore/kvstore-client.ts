@@ -79,7 +79,7 @@ import { WatchSession } from './watch/watch-session.ts';
 export interface BackendOptions {
   /**
    * Whole seconds after the last keepalive of the client until its leased keys expire: 1 to 9·10⁹, as in etcd. Default
-   * 900, as upstream.
+   * 900, as in Cilium.
    */
   readonly leaseSeconds?: number | undefined;
   /**

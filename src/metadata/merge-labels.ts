@@ -42,7 +42,7 @@ export type Resolved =
   | { readonly kind: 'labels'; readonly labels: Labels };
 
 /**
- * Resolves the merged labels of a prefix (upstream: `resolveLabels`, pkg/ipcache, 1.17). Addresses in the cluster
+ * Resolves the merged labels of a prefix (Cilium: `resolveLabels`, pkg/ipcache, 1.17). Addresses in the cluster
  * (hosts, nodes, health and ingress endpoints) have reserved identities. All other addresses get the world label. An
  * API server outside the cluster also gets a CIDR label, so that CIDR policies select it.
  */

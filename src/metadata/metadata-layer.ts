@@ -110,7 +110,7 @@ interface LabeledPrefix {
 }
 
 /**
- * Merges the labels of prefixes from several resources into claims in the IPCache (upstream: `ipcache.metadata`).
+ * Merges the labels of prefixes from several resources into claims in the IPCache (Cilium: `ipcache.metadata`).
  *
  *     resource a ─ labels ─┐
  *     resource b ─ labels ─┼─► merged ─► identity: reserved, or node-local and counted ─► one claim, owner `metadata`

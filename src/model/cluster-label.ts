@@ -11,7 +11,7 @@ export function withClusterLabel(labels: Labels, cluster: string): Labels {
 
 /**
  * Returns a fault if the cluster label has another source than `k8s` or names another cluster; otherwise undefined.
- * Upstream (pkg/identity/cache, `clusterNameValidator`) also ignores identities without the label.
+ * Cilium (pkg/identity/cache, `clusterNameValidator`) also ignores identities without the label.
  */
 export function clusterLabelFault(labels: Labels, cluster: string): string | undefined {
   const label = clusterLabelOf(labels);

@@ -126,7 +126,7 @@ function parseIPv6Prefix(text: string, out: PrefixRegister): boolean {
 
 /**
  * Like {@link parsePrefix}, and accepts an address space at the end: `10.1.2.3@5`, `10.1.0.0/16@5` (SEMANTICS 2.1).
- * Upstream splits at the last `@` as well (pkg/clustermesh/types/addressing.go). The id is decimal, from 0 to 511;
+ * Cilium splits at the last `@` as well (pkg/clustermesh/types/addressing.go). The id is decimal, from 0 to 511;
  * leading zeros are accepted, and 0 is the same as no id. Costs nothing extra for text without `@`.
  */
 export function parseKey(text: string, out: PrefixRegister): boolean {

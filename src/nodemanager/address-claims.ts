@@ -106,7 +106,7 @@ export class NodeClaims implements Iterable<AddressClaim> {
 
 /**
  * Returns the tunnel endpoint of a node: its first internal address of the underlay's family, else its last external
- * one, else the first of any other type except `CiliumInternalIP`, which is inside the tunnel (`GetNodeIP` of upstream
+ * one, else the first of any other type except `CiliumInternalIP`, which is inside the tunnel (`GetNodeIP` of Cilium
  * 1.8, pkg/node/types/node.go).
  */
 export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | undefined {

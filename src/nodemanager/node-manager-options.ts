@@ -29,7 +29,7 @@ export interface NodeManagerOptions extends Optional<NodeConfiguration> {
    */
   readonly retainOverruled?: boolean | undefined;
   /**
-   * If true, `close` calls `nodeDelete` once for every node that a handler has, as upstream does. If a call for the
+   * If true, `close` calls `nodeDelete` once for every node that a handler has, as Cilium does. If a call for the
    * node is running, its signal is aborted and `nodeDelete` is called when it has ended. By default the datapath is
    * left as it is, so that traffic continues while the agent restarts.
    */
@@ -59,7 +59,7 @@ export interface NodeWithdrawal {
   readonly cluster?: string | undefined;
 }
 
-/** The default settings: all off except remote-node identities (as upstream since 1.9). */
+/** The default settings: all off except remote-node identities (as in Cilium since 1.9). */
 const DEFAULTS: NodeConfiguration = {
   remoteNodeIdentities: true,
   encryption: false,

@@ -51,7 +51,7 @@ const NONE: readonly never[] = [];
 /** Receives the claims on a node, strongest first, before and after a change. It must not throw or change nodes. */
 export type NodeClaimObserver = (fullName: string, before: readonly Node[], after: readonly Node[]) => void;
 
-/** Upstream's `baseBackgroundSyncInterval`: one minute for one or two nodes, ten minutes for 20,000. */
+/** Cilium's `baseBackgroundSyncInterval`: one minute for one or two nodes, ten minutes for 20,000. */
 const VALIDATION_BASE_MS = 60_000;
 
 /**

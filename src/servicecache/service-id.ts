@@ -19,7 +19,7 @@ export function parseServiceKey(key: string): ServiceID {
 
 /**
  * Returns the service of a DNS name, `name.namespace` with any suffix (`.svc.cluster.local`); `undefined` if it has no
- * dot. The service need not exist. Empty parts are accepted, as upstream does.
+ * dot. The service need not exist. Empty parts are accepted, as Cilium does.
  */
 export function parseServiceIDFrom(fqdn: string): ServiceID | undefined {
   const [name, namespace] = fqdn.split('.', 2);

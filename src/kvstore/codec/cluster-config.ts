@@ -147,7 +147,7 @@ export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<Clus
 }
 
 /**
- * Returns the bytes that upstream writes, then other capabilities. Omits unset and false fields, but writes a false
+ * Returns the bytes that Cilium writes, then other capabilities. Omits unset and false fields, but writes a false
  * `serviceExportsEnabled`.
  */
 export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8Array {

@@ -21,7 +21,7 @@ import { compressZstd, decompressZstd } from './zstd/zstd.ts';
 import { readZstdFrame } from './zstd/zstd-frame.ts';
 
 /*
- * The value is a zstd frame of a protobuf message (upstream pkg/clustermesh/types/endpointslice, 1.20):
+ * The value is a zstd frame of a protobuf message (Cilium pkg/clustermesh/types/endpointslice, 1.20):
  *
  *     ClusterEndpointSlice  1 cluster  2 clusterID  3 namespace  4 name  5 labels  6 annotations  7 addressType
  *                           8 endpoints  9 ports
@@ -240,14 +240,14 @@ class SliceReader {
 }
 
 /**
- * Returns the family of an address as upstream determines it: an IPv4-mapped address (`::ffff:10.0.0.1`) is IPv6. Its
+ * Returns the family of an address as Cilium determines it: an IPv4-mapped address (`::ffff:10.0.0.1`) is IPv6. Its
  * canonical form is IPv4 (SEMANTICS 2.1).
  */
 function familyOf(address: string): SliceAddressType {
   return address.includes(':') ? 'IPv6' : 'IPv4';
 }
 
-/** Returns the address of a slice as a reader of upstream accepts it. */
+/** Returns the address of a slice as a reader of Cilium accepts it. */
 function addressIn(addressType: SliceAddressType, address: string): string {
   return addressType === 'IPv6' && familyOf(address) === 'IPv4' ? `::ffff:${address}` : address;
 }
@@ -344,7 +344,7 @@ const textField = (field: number, value: string | undefined): EncodedField =>
 const varintField = (field: number, value: number | boolean | undefined): EncodedField =>
   value === undefined ? [] : int64Field(field, String(Number(value)));
 
-/** Returns the entries of a map of strings, sorted by key as upstream does. */
+/** Returns the entries of a map of strings, sorted by key as Cilium does. */
 function mapFields(field: number, map: ReadonlyMap<string, string>): EncodedField[] {
   return [...map]
     .sort(([a], [b]) => compareKeys(a, b))
@@ -370,7 +370,7 @@ function writePort({ name, protocol, port }: SlicePort): Uint8Array {
   return message(textField(1, name), textField(2, protocolName(protocol)), varintField(3, port));
 }
 
-/** Returns the same message as upstream, without compression. */
+/** Returns the same message as Cilium, without compression. */
 export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Array {
   return message(
     textField(1, slice.cluster),
@@ -386,7 +386,7 @@ export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Ar
 }
 
 /**
- * Returns the same message as upstream, in a zstd frame. Equal slices have equal bytes in all processes with the
+ * Returns the same message as Cilium, in a zstd frame. Equal slices have equal bytes in all processes with the
  * same version of Node. If Node has no zstd (before 22.15), the frame is not compressed.
  */
 export function encodeClusterEndpointSlice(slice: ClusterEndpointSlice): Uint8Array {

@@ -109,7 +109,7 @@ function writeZone({ zone, forZones = [] }: BackendZone): string {
   ]);
 }
 
-/** Returns the same bytes as upstream. */
+/** Returns the same bytes as Cilium. */
 export function encodeClusterService(service: ClusterService, version: FormatVersion = '1.17'): Uint8Array {
   const since117 = (json: string | undefined): string | undefined => (version === '1.8' ? undefined : json);
   return bytesOfText(

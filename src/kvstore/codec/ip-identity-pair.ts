@@ -27,7 +27,7 @@ export interface IPIdentityPair {
   /** Canonical; undefined if the value has none. */
   readonly hostIP?: string | undefined;
   readonly encryptKey: number;
-  /** Undefined if the value has neither names nor named ports, as in upstream (pkg/ipcache/kvstore.go, 1.8 to 1.17). */
+  /** Undefined if the value has neither names nor named ports, as in Cilium (pkg/ipcache/kvstore.go, 1.8 to 1.17). */
   readonly k8s?: PodMetadata | undefined;
 }
 
@@ -47,7 +47,7 @@ export function addressSpaceOf({ key }: Pick<IPIdentityPair, 'key'>): number {
 
 /**
  * Returns the name of an IP key if it is canonical, otherwise rejects it. If two spellings were accepted, two keys
- * would be one claim, and the delete of either key would remove the claim. Upstream writes only canonical names.
+ * would be one claim, and the delete of either key would remove the claim. Cilium writes only canonical names.
  */
 function readKeyName(name: string): string {
   const canonical = canonicalKey(name);
@@ -161,7 +161,7 @@ function writePod({ namespace, podName, serviceAccount, namedPorts }: PodMetadat
   if (ports !== undefined) out.json(`,"NamedPorts":${ports}`);
 }
 
-/** Returns the same bytes as upstream. `pair.key` must be canonical. The order of named ports is kept. */
+/** Returns the same bytes as Cilium. `pair.key` must be canonical. The order of named ports is kept. */
 export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
   write(pair);
   return out.copy();

@@ -15,7 +15,7 @@ import {
   type ValueLimits,
 } from './value.ts';
 
-// Types whose address may be a name instead of an IP. Upstream then writes an empty IP.
+// Types whose address may be a name instead of an IP. Cilium then writes an empty IP.
 const NAME_TYPES: ReadonlySet<string> = new Set(['Hostname', 'InternalDNS', 'ExternalDNS']);
 
 function decodeAddress(list: Fields<never>, index: number): NodeAddress | undefined {
@@ -115,7 +115,7 @@ export interface NodeWriter {
   readonly source?: 'local' | 'custom-resource' | undefined;
 }
 
-/** Returns the same bytes as upstream. */
+/** Returns the same bytes as Cilium. */
 export function encodeNode(
   node: ClusterNode,
   { version = '1.17', source = 'local' }: NodeWriter = {},

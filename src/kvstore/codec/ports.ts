@@ -10,7 +10,7 @@ const LOWER_CASE: ReadonlyMap<string, number> = new Map(
 );
 
 /**
- * Returns the port in `{"Port": …, "Protocol": …}`. Protocol names are case-insensitive, as upstream (pkg/u8proto,
+ * Returns the port in `{"Port": …, "Protocol": …}`. Protocol names are case-insensitive, as in Cilium (pkg/u8proto,
  * `ParseProtocol`). If the protocol is missing or unknown, drops the port and returns undefined.
  */
 export function readPort(fields: Fields<never>, drop: RejectField<undefined>): PortProtocol | undefined {

@@ -143,7 +143,7 @@ function writePort({ name, protocol, appProtocol, port }: ExportedPort): string 
   ]);
 }
 
-/** Returns the same bytes as upstream. */
+/** Returns the same bytes as Cilium. */
 export function encodeServiceExport(service: ServiceExport): Uint8Array {
   const texts = (map: ReadonlyMap<string, string>): string | undefined =>
     map.size === 0 ? undefined : jsonStringMap(map);

@@ -53,7 +53,7 @@ export interface Binding {
 /** The `writtenAt` of a key without a known write under its lease. */
 const UNWRITTEN = -1;
 
-// Limits the size of a revocation, because etcd deletes all keys of the lease in one transaction. Upstream has the same
+// Limits the size of a revocation, because etcd deletes all keys of the lease in one transaction. Cilium has the same
 // limit.
 const KEYS_PER_LEASE = 1000;
 /** A lease with more rows than this multiple of its keys, or of `KEYS_PER_LEASE`, drops rows that have left it. */

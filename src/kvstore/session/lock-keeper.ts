@@ -17,7 +17,7 @@ export interface LockKeeperOptions extends Runtime {
   readonly supervisor: Supervisor;
 }
 
-// Time after which the lock of a dead holder is free; the value of upstream.
+// Time after which the lock of a dead holder is free; the value of Cilium.
 const LOCK_TTL_SECONDS = 25;
 // Interval at which the key ahead is read again, because the watch of the key ahead may have ended or be stuck.
 const RECHECK_MS = 5000;

@@ -44,9 +44,9 @@ export interface CollectorIntervals {
   readonly identities?: number | undefined;
   /** CiliumNodes without a Node. Default 5 min. */
   readonly nodes?: number | undefined;
-  /** Policy status entries of deleted nodes, for agents of 1.8. Default off; upstream 2 min. */
+  /** Policy status entries of deleted nodes, for agents of 1.8. Default off; Cilium 2 min. */
   readonly policyStatus?: number | undefined;
-  /** DNS pods without an endpoint. Default off; upstream 15 s. */
+  /** DNS pods without an endpoint. Default off; Cilium 15 s. */
   readonly unmanagedDns?: number | undefined;
   /** Unreferenced identities of the kvstore. Default 15 min. */
   readonly kvstoreIdentities?: number | undefined;
@@ -72,7 +72,7 @@ export interface CollectorsOptions extends DutyOptions, WriteContext {
 
 /** Writes of all collectors except those of identities, which have a separate limit. */
 const WRITES_PER_SECOND = 20;
-/** As upstream for a small cluster. */
+/** As in Cilium for a small cluster. */
 const SLICE_WRITES_PER_SECOND = 10;
 
 /** The fields of each followed kind to keep in memory. */

@@ -164,7 +164,7 @@ export class IdentityCollector implements Collector {
   }
 
   /**
-   * Adds the annotation, in upstream's format, to the current version of the identity. A concurrent write causes a
+   * Adds the annotation, in Cilium's format, to the current version of the identity. A concurrent write causes a
    * conflict.
    */
   async #mark(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {

@@ -22,7 +22,7 @@ export interface KvstoreCollectorOptions {
  * pods run.
  */
 export const AGENT_LEASE_MS: number = 15 * 60_000;
-/** Interval of the collector of locks. Not configurable, as in upstream. */
+/** Interval of the collector of locks. Not configurable, as in Cilium. */
 export const LOCK_GC_INTERVAL_MS = 25_000;
 const LOCK_REMOVALS_PER_SECOND = 20;
 

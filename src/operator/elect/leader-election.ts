@@ -38,7 +38,7 @@ export interface ElectionTimes {
   readonly retryMs: number;
 }
 
-/** The times of upstream. */
+/** The times of Cilium. */
 const ELECTION_TIMES: ElectionTimes = { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 };
 
 export interface LeaderElectionOptions extends Runtime {
@@ -51,7 +51,7 @@ export interface LeaderElectionOptions extends Runtime {
   readonly identity: string;
   /** Namespace of the Lease. Default `default`. */
   readonly namespace?: string | undefined;
-  /** Default: 15 s, 10 s and 2 s, as upstream. */
+  /** Default: 15 s, 10 s and 2 s, as in Cilium. */
   readonly times?: ElectionTimes | undefined;
   /**
    * Called before each attempt of a candidate. If it returns false, the candidate leaves the Lease to others. Default:

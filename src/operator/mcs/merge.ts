@@ -16,7 +16,7 @@ export type ConflictReason =
 /** A property with different values in several clusters. */
 export interface ExportConflict {
   readonly reason: ConflictReason;
-  /** A sentence in the words of upstream. */
+  /** A sentence in the words of Cilium. */
   readonly message: string;
 }
 
@@ -90,7 +90,7 @@ function samePort(a: ExportedPort, b: ExportedPort | undefined): boolean {
 
 /**
  * Maximum number of ports of an import. It has about 300 kB with the managed fields, as has its derived Service; an API
- * server rejects objects of more than 1.5 MB. Upstream has no limit.
+ * server rejects objects of more than 1.5 MB. Cilium has no limit.
  */
 const MAX_PORTS = 1000;
 

@@ -65,7 +65,7 @@ export interface SliceWriterOptions extends DutyContext {
   readonly batchMs?: number | undefined;
 }
 
-/** As upstream's `clustermesh-endpoint-updates-batch-period`. */
+/** As Cilium's `clustermesh-endpoint-updates-batch-period`. */
 export const BATCH_MS = 500;
 /** Minimum time between two writes of one slice. */
 const WRITE_PAUSE_MS = 1000;

@@ -4,7 +4,7 @@ import { isObject } from '../../net/fields.ts';
 import { field, items } from '../collect/field.ts';
 import { SetMap } from '../set-map.ts';
 
-/** The part of an endpoint in a slice: upstream's `CoreCiliumEndpoint`. */
+/** The part of an endpoint in a slice: Cilium's `CoreCiliumEndpoint`. */
 export interface CoreEndpoint {
   readonly name: string;
   readonly id: number;
@@ -33,7 +33,7 @@ interface MutableSlice extends PlannedSlice {
 
 /** `ces-max-ciliumendpoints-per-ces`. */
 const MAX_ENDPOINTS = 100;
-/** `sliceNameLetters` of upstream: no vowels, and no similar letters. */
+/** `sliceNameLetters` of Cilium: no vowels, and no similar letters. */
 const LETTERS = 'bcdfghjklmnpqrstvwxyz2456789';
 
 /** Returns the slice entry of an endpoint, or `undefined` if it lacks networking or identity. */
