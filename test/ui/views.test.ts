@@ -476,10 +476,12 @@ describe('the live view', () => {
     expect(await violations(page)).toEqual([]);
   });
 
-  it('names the type ip of an address prefix (regression: its filter showed ip)', async () => {
+  it('names the type ip of an address prefix (regression: its filter showed ip, then prefix twice)', async () => {
     const { page } = await open('#/live?type=ip');
     await page.locator('.feed li').first().waitFor();
-    expect(await page.getByLabel('type').locator('option:checked').innerText()).toBe('prefix');
+    const options = page.getByLabel('type').locator('option');
+    expect(await options.allInnerTexts()).toEqual(['all', 'prefix', 'service', 'node', 'event']);
+    expect(await page.getByLabel('type').inputValue()).toBe('prefix');
   });
 
   it('shows the date of a change that is not of today (regression: only its time of day)', async () => {

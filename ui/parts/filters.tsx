@@ -46,19 +46,22 @@ export function TextFilter({
   );
 }
 
-/** A filter with a fixed set of values. Its value is a parameter of the address. */
+/** A filter with a fixed set of values. Its value is by default the parameter of the address with its name. */
 export function Choice({
   name,
   label,
   options,
+  value: given,
   text = (option) => option,
 }: {
   name: string;
   label: string;
   options: readonly string[];
+  value?: string;
   text?: (option: string) => string;
 }): VNode {
-  const value = useAddress().parameters.get(name) ?? '';
+  const { parameters } = useAddress();
+  const value = given ?? parameters.get(name) ?? '';
   const all = value === '' || options.includes(value) ? options : [value, ...options];
   return (
     <label>

@@ -14,9 +14,6 @@ const MAX_SHOWN = 200;
 /** The kinds of records, as values of the filter. */
 const TYPES = ['prefix', 'service', 'node', 'mark'] as const;
 
-/** Texts of types that differ from their names. `ip` is the name of the API for prefixes; an address may contain it. */
-const TYPE_TEXTS: Readonly<Record<string, string>> = { ip: 'prefix', mark: 'event' };
-
 /** Returns a change of the feed as a record. Without a history, the old value is not known. */
 function recordOf({ revision, at, type, kind, key, value }: ChangeDocument): HistoryRecordDocument {
   return {
@@ -65,6 +62,7 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
   const { records, problem } = useRecords();
   const [paused, setPaused] = useState<readonly HistoryRecordDocument[]>();
   const parameter = (name: string): string => parameters.get(name) ?? '';
+  // `ip` is the name of the API for prefixes; an address may contain it.
   const kind = parameter('type') === 'ip' ? 'prefix' : parameter('type');
   const sign = parameter('change');
   const contains = parameter('contains');
@@ -95,7 +93,13 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
         Live
       </Title>
       <search class="filters" aria-label="Filters of the changes">
-        <Choice name="type" label="type" options={TYPES} text={(type) => TYPE_TEXTS[type] ?? type} />
+        <Choice
+          name="type"
+          label="type"
+          options={TYPES}
+          value={kind}
+          text={(type) => (type === 'mark' ? 'event' : type)}
+        />
         <Choice name="change" label="change" options={['added', 'changed', 'removed']} />
         <TextFilter name="contains" label="key contains" example="10.10." />
       </search>
