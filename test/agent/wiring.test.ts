@@ -1,8 +1,10 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { expect, it, vi } from 'vitest';
+import { FollowedClusters } from '../../src/agent/followed-clusters.ts';
 import type { AgentOptions, KubernetesOptions } from '../../src/agent/options.ts';
 import * as stateKeeper from '../../src/agent/state-keeper.ts';
+import { unsubscribeOnce } from '../../src/base/subscription.ts';
 import * as clusterMesh from '../../src/clustermesh/cluster-mesh.ts';
 import * as identityResolver from '../../src/clustermesh/identity-resolver.ts';
 import * as localCluster from '../../src/clustermesh/local-cluster.ts';
@@ -242,4 +244,25 @@ it('an agent passes its state folder and the size of its stored history on', asy
   });
   for (const none of [{ stateDir: temporaryFolder({}), historyDisk: 0 }, { stateDir: undefined }])
     expect(await partsOf({ ...options, ...none })).not.toHaveProperty(['History.disk.maxBytes']);
+});
+
+it('an agent that has stopped listens to no cluster', async () => {
+  const { onChange } = FollowedClusters.prototype;
+  const subscribed = vi.fn();
+  const unsubscribed = vi.fn();
+  vi.spyOn(FollowedClusters.prototype, 'onChange').mockImplementation(function (
+    this: FollowedClusters,
+    callback,
+  ) {
+    const unsubscribe = onChange.call(this, callback);
+    subscribed();
+    return unsubscribeOnce(() => {
+      unsubscribe();
+      unsubscribed();
+    });
+  });
+  const { agent } = await startAgent([], '', { historyMemory: 1 << 20 });
+  expect([subscribed, unsubscribed].map(({ mock }) => mock.calls.length)).toEqual([3, 0]);
+  await agent.stop();
+  expect(unsubscribed).toHaveBeenCalledTimes(3);
 });
