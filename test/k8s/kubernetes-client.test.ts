@@ -65,8 +65,8 @@ describe('a client over HTTP', () => {
     const { api, user, client } = await serve();
     for (let i = 0; i < 20; i++) await user.create(`map-${i}`, { data: { text: `ä${i}` } });
     const isWatch = ({ path }: { readonly path: string }): boolean => path.includes('watch=');
-    api.faults.order({ do: 'cut', afterBytes: 1000 }, { matches: (request) => !isWatch(request) });
-    api.faults.order({ do: 'pieces', bytes: 1 }, { times: 2 });
+    api.faults.inject({ do: 'cut', afterBytes: 1000 }, { matches: (request) => !isWatch(request) });
+    api.faults.inject({ do: 'pieces', bytes: 1 }, { times: 2 });
     const sink = new RecordingSink();
     const followed = client.follow(CONFIG_MAPS, sink);
     await followed.waitForListed();

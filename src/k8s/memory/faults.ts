@@ -49,7 +49,8 @@ export interface FaultScope {
   readonly times?: number | undefined;
 }
 
-interface Order {
+/** A fault, and the requests to which it still applies. */
+interface InjectedFault {
   readonly fault: ApiFault;
   readonly matches: (request: ServedRequest) => boolean;
   remaining: number;
@@ -98,16 +99,16 @@ async function* inPieces(
 
 /** Injected faults, until they have occurred. */
 export class Faults {
-  readonly #orders: Order[] = [];
+  readonly #injected: InjectedFault[] = [];
 
-  /** Applies a fault to the next matching requests. Faults are applied in the order of these calls. */
-  order(fault: ApiFault, { matches = () => true, times = 1 }: FaultScope = {}): void {
-    this.#orders.push({ fault, matches, remaining: times });
+  /** Applies a fault to the next matching requests. If several faults match, the one injected first is applied. */
+  inject(fault: ApiFault, { matches = () => true, times = 1 }: FaultScope = {}): void {
+    this.#injected.push({ fault, matches, remaining: times });
   }
 
   /** Removes all faults. */
   clear(): void {
-    this.#orders.length = 0;
+    this.#injected.length = 0;
   }
 
   /** Serves a request with the first matching fault, if any. */
@@ -139,11 +140,11 @@ export class Faults {
   }
 
   #nextFault(request: ServedRequest): ApiFault | undefined {
-    const at = this.#orders.findIndex(({ matches }) => matches(request));
-    const order = this.#orders[at];
-    if (order === undefined) return undefined;
-    order.remaining--;
-    if (order.remaining === 0) this.#orders.splice(at, 1);
-    return order.fault;
+    const at = this.#injected.findIndex(({ matches }) => matches(request));
+    const next = this.#injected[at];
+    if (next === undefined) return undefined;
+    next.remaining--;
+    if (next.remaining === 0) this.#injected.splice(at, 1);
+    return next.fault;
   }
 }

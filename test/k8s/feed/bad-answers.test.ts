@@ -35,7 +35,7 @@ async function follow(
   await new ApiUser(transport, servicesOfShop, 'shop').create(metadata.name, content);
   const identities = { group: 'cilium.io', version: 'v2', plural: 'ciliumidentities' };
   await new ApiUser(transport, identities).create('1001', { 'security-labels': { 'k8s:app': 'web' } });
-  api.faults.order(fault, { matches: ({ path }) => path.startsWith(asked), times: 1_000 });
+  api.faults.inject(fault, { matches: ({ path }) => path.startsWith(asked), times: 1_000 });
   const client = new KubernetesClient(transport, { clock, random: () => 0.5 });
   const services = new ServiceCache({ clusterName: 'atlantic' });
   services.markSynced();

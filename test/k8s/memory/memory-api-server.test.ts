@@ -513,7 +513,7 @@ describe('an injected fault', () => {
     ['ends it not where it is not so long', { do: 'end', afterBytes: 3 }, { status: 200, body: 'ok' }],
     ['gives it in pieces', { do: 'pieces', bytes: 1 }, { status: 200, body: 'ok' }],
   ])('%s, once', async (_, fault, expected) => {
-    api.faults.order(fault);
+    api.faults.inject(fault);
     expect(await ask(HEALTHZ)).toEqual(expected);
     expect(await ask(HEALTHZ)).toEqual({ status: 200, body: 'ok' });
   });
@@ -532,8 +532,8 @@ describe('an injected fault', () => {
       }
       return seen;
     };
-    api.faults.order({ do: 'cut', afterBytes: 1 });
-    api.faults.order({ do: 'pieces', bytes: 1 });
+    api.faults.inject({ do: 'cut', afterBytes: 1 });
+    api.faults.inject({ do: 'pieces', bytes: 1 });
     expect([await pieces(), await pieces()]).toEqual([
       ['o', 'broken'],
       ['o', 'k'],
@@ -542,23 +542,23 @@ describe('an injected fault', () => {
 
   it('applies to matching requests, as often as requested, in order, until all are removed', async () => {
     const teapot = (body: string): ApiFault => ({ do: 'answer', status: 418, body });
-    api.faults.order(teapot('pods'), { matches: ({ path }) => path.includes('pods'), times: 2 });
-    api.faults.order(teapot('first'));
-    api.faults.order(teapot('second'));
+    api.faults.inject(teapot('pods'), { matches: ({ path }) => path.includes('pods'), times: 2 });
+    api.faults.inject(teapot('first'));
+    api.faults.inject(teapot('second'));
     const said: unknown[] = [];
     for (const path of [HEALTHZ, '/api/v1/pods', HEALTHZ, HEALTHZ, '/api/v1/pods', '/api/v1/pods'])
       said.push((await ask(path)).body);
     expect(said.slice(0, 5)).toEqual(['first', 'pods', 'second', 'ok', 'pods']);
     expect(said[5]).toMatchObject({ kind: 'PodList' });
-    api.faults.order(teapot('late'), { times: 9 });
+    api.faults.inject(teapot('late'), { times: 9 });
     api.faults.clear();
     expect(await ask(HEALTHZ)).toEqual({ status: 200, body: 'ok' });
   });
 
   it('rejects, or never answers: the client disconnects', async () => {
-    api.faults.order({ do: 'refuse' });
+    api.faults.inject({ do: 'refuse' });
     await expect(ask(HEALTHZ)).rejects.toMatchObject({ code: 'unreachable' });
-    api.faults.order({ do: 'hang' });
+    api.faults.inject({ do: 'hang' });
     const leaving = new AbortController();
     const asking = new MemoryApiTransport(api).send({ path: HEALTHZ, signal: leaving.signal });
     await settle();

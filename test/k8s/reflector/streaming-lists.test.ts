@@ -117,7 +117,7 @@ it('a stream that never ends is replaced by a list', async () => {
   const { server, pods } = served(false);
   await pods.create('a');
   // Like a server that treats it as an ordinary watch.
-  server.faults.order({ do: 'hang' }, { matches: ({ path }) => path.includes('sendInitialEvents') });
+  server.faults.inject({ do: 'hang' }, { matches: ({ path }) => path.includes('sendInitialEvents') });
   const { sink } = follow(server);
   await advance(clock, 59_000);
   expect(asked).toEqual(['stream']);
@@ -171,7 +171,10 @@ it('a broken stream deletes nothing, and is requested again, not older than the 
   await settle(30);
   expect([...sink.objects.keys()]).toEqual(['n/b']);
   // The last event was a delete, so a list follows the lost connection.
-  server.faults.order({ do: 'cut', afterBytes: 40 }, { matches: ({ path }) => path.includes('sendInitial') });
+  server.faults.inject(
+    { do: 'cut', afterBytes: 40 },
+    { matches: ({ path }) => path.includes('sendInitial') },
+  );
   server.cut();
   await advance(clock, 30_000);
   expect([...sink.objects.keys()]).toEqual(['n/b']);

@@ -46,7 +46,7 @@ it.each([
   ['{"resources":7}', 'the response is not a list of resources: {"resources":7}'],
 ])('does not treat %s as an empty list', async (body, message) => {
   const { api, ...options } = world();
-  api.faults.order({ do: 'answer', status: 200, body });
+  api.faults.inject({ do: 'answer', status: 200, body });
   await expect(firstServed([PODS], { ...options, signal })).rejects.toMatchObject({
     code: 'garbled',
     message,
@@ -55,15 +55,15 @@ it.each([
 
 it('skips resources without a name', async () => {
   const { api, ...options } = world();
-  api.faults.order({ do: 'answer', status: 200, body: '{"resources":[7,null,{},{"name":"pods"}]}' });
+  api.faults.inject({ do: 'answer', status: 200, body: '{"resources":[7,null,{},{"name":"pods"}]}' });
   expect(await firstServed([PODS], { ...options, signal })).toBe(PODS);
 });
 
 it('fails if the server fails, or does not answer in 30 s', async () => {
   const { api, ...options } = world();
-  api.faults.order({ do: 'answer', status: 500, body: '' });
+  api.faults.inject({ do: 'answer', status: 500, body: '' });
   await expect(firstServed([PODS], { ...options, signal })).rejects.toMatchObject({ code: 'internal' });
-  api.faults.order({ do: 'hang' });
+  api.faults.inject({ do: 'hang' });
   let failure: unknown;
   const asking = firstServed([PODS], { ...options, signal }).catch((error) => {
     failure = error;

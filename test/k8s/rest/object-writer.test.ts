@@ -68,7 +68,7 @@ it('waits as long as an overloaded server requests, and fails finally', async ()
   const { metadata } = await maps.create('x');
   const writer = new ApiObjectWriter(transport, clock);
   const busy = { do: 'answer', status: 429, body: 'slow down', headers: { 'retry-after': '2' } } as const;
-  api.faults.order(busy, { times: 2 });
+  api.faults.inject(busy, { times: 2 });
   let outcome: WriteOutcome | undefined;
   const write = (): Promise<void> =>
     writer.write(removal('x', metadata.uid), 'unused', never).then((came) => {
@@ -80,7 +80,7 @@ it('waits as long as an overloaded server requests, and fails finally', async ()
   await advance(clock, 100);
   expect(outcome).toEqual({ outcome: 'done', object: undefined });
   await writing;
-  api.faults.order(busy, { times: 5 });
+  api.faults.inject(busy, { times: 5 });
   writing = write();
   await advance(clock, 60_000);
   await writing;
@@ -95,7 +95,7 @@ it.each([0, Number.NaN])('rejects %s attempts (regression: the write never ended
 it('an answer that is no object is a failed write (regression: done, although nothing was stored)', async () => {
   const { clock, api, transport } = world();
   const writer = new ApiObjectWriter(transport, clock);
-  api.faults.order({ do: 'answer', status: 200, body: '<html>Log in</html>' });
+  api.faults.inject({ do: 'answer', status: 200, body: '<html>Log in</html>' });
   const object = { metadata: { name: 'x' } };
   expect(
     await writer.write({ verb: 'create', kind: CONFIG_MAPS, namespace: 'a', object }, '', never),
@@ -119,14 +119,14 @@ it('a patch that violates the schema is invalid, unlike a failed test (regressio
   const causes = [{ reason: 'FieldValueRequired', message: 'Required value', field: 'spec.ports' }];
   const message = 'ConfigMap "x" is invalid: spec.ports: Required value';
   const body = JSON.stringify({ kind: 'Status', code: 422, reason: 'Invalid', message, details: { causes } });
-  api.faults.order({ do: 'answer', status: 422, body });
+  api.faults.inject({ do: 'answer', status: 422, body });
   expect(await write('x')).toEqual({ outcome: 'invalid', message });
 });
 
 it('waits at least a second before it repeats a throttled request, also if the server states no time', async () => {
   const { clock, api, transport } = world();
   const writer = new ApiObjectWriter(transport, clock);
-  api.faults.order({ do: 'answer', status: 429, body: 'slow down' }, { times: 2 });
+  api.faults.inject({ do: 'answer', status: 429, body: 'slow down' }, { times: 2 });
   let outcome: WriteOutcome | undefined;
   void writer.write(removal('x', 'u'), 'unused', never).then((answer) => {
     outcome = answer;
@@ -140,7 +140,7 @@ it('waits at least a second before it repeats a throttled request, also if the s
 it('reports an unknown outcome for a write without an answer in time, or whose signal fires', async () => {
   const { clock, api, transport } = world();
   const writer = new ApiObjectWriter(transport, clock, { timeoutMs: 5000 });
-  api.faults.order({ do: 'hang' }, { times: 2 });
+  api.faults.inject({ do: 'hang' }, { times: 2 });
   const outcomes: WriteOutcome[] = [];
   const ended = new AbortController();
   for (const signal of [never, ended.signal])
@@ -186,7 +186,7 @@ it('names the object that is larger than any that an API server stores', async (
   const { clock, api, transport } = world();
   const reader = new ApiObjectReader(transport, clock);
   const body = `{"items":[{"x":"${'x'.repeat(16 << 20)}"}]}`;
-  api.faults.order({ do: 'answer', status: 200, body }, { times: 2 });
+  api.faults.inject({ do: 'answer', status: 200, body }, { times: 2 });
   const get = reader.get({ kind: CONFIG_MAPS, namespace: 'a', name: 'huge' }, never);
   await expect(get).rejects.toThrow('configmaps/v1 a/huge exceeds 16 MiB, the maximum that is read');
   const list = reader.list(CONFIG_MAPS, never)[Symbol.asyncIterator]().next();

@@ -224,14 +224,14 @@ class World {
     const { faults } = this.server;
     const line = LINES[fault];
     const answer = ANSWERS[fault];
-    if (answer !== undefined) faults.order({ do: 'answer', ...answer });
+    if (answer !== undefined) faults.inject({ do: 'answer', ...answer });
     else if (line !== undefined)
-      faults.order({ do: 'lines', lines: [line] }, { matches: ({ path }) => path.includes('watch=true') });
-    else if (fault === 'bytewise') faults.order({ do: 'pieces', bytes: 1 });
-    else if (fault === 'cut-after') faults.order({ do: 'cut', afterBytes: bytes });
+      faults.inject({ do: 'lines', lines: [line] }, { matches: ({ path }) => path.includes('watch=true') });
+    else if (fault === 'bytewise') faults.inject({ do: 'pieces', bytes: 1 });
+    else if (fault === 'cut-after') faults.inject({ do: 'cut', afterBytes: bytes });
     else if (fault === 'end-after')
-      faults.order({ do: 'end', afterBytes: bytes }, { matches: ({ path }) => path.includes('watch=true') });
-    else faults.order({ do: fault === 'hang' ? 'hang' : 'refuse' });
+      faults.inject({ do: 'end', afterBytes: bytes }, { matches: ({ path }) => path.includes('watch=true') });
+    else faults.inject({ do: fault === 'hang' ? 'hang' : 'refuse' });
   }
 
   #switch(what: Happening['do']): void {

@@ -132,7 +132,7 @@ it('a CiliumEndpoint whose delete an admission webhook denies does not keep the 
   const [duty] = world.duties(OFF, true).filter(({ name }) => name === 'endpoint-removal');
   const body = JSON.stringify({ code: 400, message: 'denied the request' });
   const matches = ({ method, path }: ServedRequest): boolean => method === 'DELETE' && path.endsWith('/a');
-  world.api.faults.order({ do: 'answer', status: 400, body }, { matches });
+  world.api.faults.inject({ do: 'answer', status: 400, body }, { matches });
   if (duty !== undefined) world.run(duty);
   await advance(world.clock, 0);
   expect(await world.names()).toEqual(['a']);
@@ -178,7 +178,7 @@ it('the removal of all CiliumEndpoints ends when its signal fires, and the other
   const duty = removal(world.duties(OFF, true));
   if (duty === undefined) throw new Error('no duty');
   const path = world.endpoints.path('b');
-  world.api.faults.order(
+  world.api.faults.inject(
     { do: 'hang' },
     { matches: (request) => request.method === 'DELETE' && request.path === path },
   );

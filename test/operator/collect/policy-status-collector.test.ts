@@ -142,7 +142,7 @@ describe('the collector of policy status', () => {
     // Written between list and patch, so that the test of the patch fails.
     await backend.delete(nodeKey('atlantic', 'late'));
     await round(collector, 3);
-    api.faults.order({ do: 'hang' }, { matches: ({ method }) => method === 'PATCH' });
+    api.faults.inject({ do: 'hang' }, { matches: ({ method }) => method === 'PATCH' });
     const hung = round(collector, 4).catch((error: Error) => error.message);
     await advance(clock, 1000);
     await set({ late: { lastUpdated: '1970-01-01T01:00:00Z' } });

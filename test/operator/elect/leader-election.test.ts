@@ -569,7 +569,7 @@ describe('the Lease of an election', () => {
   it('without an answer is requested again before the deadline has passed', async () => {
     for (const hanging of ['GET', 'POST']) {
       const world = new World();
-      world.api.faults.order({ do: 'hang' }, { matches: ({ method }) => method === hanging });
+      world.api.faults.inject({ do: 'hang' }, { matches: ({ method }) => method === hanging });
       const one = world.add('one');
       one.start();
       await advance(world.clock, 4999);
@@ -586,7 +586,7 @@ describe('the Lease of an election', () => {
     const world = new World();
     const headers = { 'retry-after': '3600' };
     const throttled = { do: 'answer', status: 429, body: 'slow down', headers } as const;
-    world.api.faults.order(throttled, { matches: (request) => request.method === method });
+    world.api.faults.inject(throttled, { matches: (request) => request.method === method });
     const one = world.add('one');
     let terms = 0;
     one.lead = (signal) => {

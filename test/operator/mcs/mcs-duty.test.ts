@@ -89,7 +89,7 @@ describe('an import', () => {
       expect(await copied()).toMatchObject([[{ addresses: ['10.1.0.1'] }]]);
       if (order === 'before') a.onWritten = () => settle();
       else {
-        a.api.faults.order(
+        a.api.faults.inject(
           { do: 'hang' },
           { matches: ({ path }) => /\/services\?.*watch/.test(path), times: 3 },
         );
@@ -314,7 +314,7 @@ describe('an import', () => {
   it('is created again if it was deleted before a list, without an event', async () => {
     const mesh = await newMesh();
     const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
-    b.api.faults.order({ do: 'hang' }, { matches: ({ path }) => /imports.*watch/.test(path), times: 3 });
+    b.api.faults.inject({ do: 'hang' }, { matches: ({ path }) => /imports.*watch/.test(path), times: 3 });
     b.api.endWatches();
     await mesh.pass(100);
     await a.export('cart');

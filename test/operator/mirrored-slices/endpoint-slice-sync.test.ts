@@ -211,7 +211,7 @@ describe('slices of remote backends', () => {
     clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', 'db-1', ['10.2.0.1']));
     await world.pass(3000);
     const isWatch = ({ path }: { readonly path: string }): boolean => /slices.*watch/.test(path);
-    world.api.faults.order({ do: 'hang' }, { matches: isWatch, times: 3 });
+    world.api.faults.inject({ do: 'hang' }, { matches: isWatch, times: 3 });
     world.api.endWatches();
     await world.pass(100);
     await world.putService('db');

@@ -156,7 +156,7 @@ class Model {
         world.api.cut();
         return;
       case 'refuse':
-        world.api.faults.order(
+        world.api.faults.inject(
           { do: 'answer', status: 500, body: '{}' },
           { matches: ({ path }) => path.includes('fieldManager') },
         );

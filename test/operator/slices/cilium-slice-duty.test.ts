@@ -189,7 +189,7 @@ async function worldWithUnseenDelete(): Promise<World> {
   world.start();
   await advance(world.clock, 3000);
   const [slice] = await world.slices();
-  world.api.faults.order({ do: 'hang' }, { matches: ({ path }) => path.includes('slices?watch'), times: 9 });
+  world.api.faults.inject({ do: 'hang' }, { matches: ({ path }) => path.includes('slices?watch'), times: 9 });
   world.api.endWatches();
   await advance(world.clock, 2000);
   await world.slicesUser.delete(slice?.metadata.name ?? '');
@@ -278,7 +278,7 @@ describe('the slices of endpoints', () => {
     world.start();
     await advance(world.clock, 3000);
     const ips = ['10.0.0.2', '10.0.0.3'];
-    world.api.faults.order(
+    world.api.faults.inject(
       { do: 'hang' },
       { matches: ({ path }) => path.includes('slices?watch'), times: 9 },
     );
@@ -300,7 +300,7 @@ describe('the slices of endpoints', () => {
     const world = new World('identity');
     world.start();
     await advance(world.clock, 3000);
-    world.api.faults.order(
+    world.api.faults.inject(
       { do: 'hang' },
       { matches: ({ path }) => path.includes('slices?watch'), times: 3 },
     );
@@ -326,7 +326,7 @@ describe('the slices of endpoints', () => {
     await advance(world.clock, 3000);
     const isCreate = ({ method, path }: ServedRequest): boolean =>
       method === 'POST' && path.includes('slices');
-    world.api.faults.order({ do: 'cut', afterBytes: 1 }, { matches: isCreate });
+    world.api.faults.inject({ do: 'cut', afterBytes: 1 }, { matches: isCreate });
     await world.put('shop', 'a', 1002, '10.0.0.1');
     await advance(world.clock, 120_000);
     expect(await world.faults()).toEqual([]);
@@ -414,7 +414,7 @@ describe('the slices of endpoints', () => {
     const matches = ({ method }: ServedRequest): boolean => method === 'POST';
     world.start();
     await world.put('shop', 'a', 1001, '10.0.0.1');
-    world.api.faults.order({ do: 'answer', status: 409, body }, { matches, times: 3 });
+    world.api.faults.inject({ do: 'answer', status: 409, body }, { matches, times: 3 });
     await advance(world.clock, 2000);
     expect(world.duty?.status().failures).toBe(0);
     await advance(world.clock, 3000);
