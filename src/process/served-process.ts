@@ -124,7 +124,7 @@ function newApi(
     return [...new Set([...open, ...process.blockers()])];
   };
   const scrape = new Scrape();
-  const metrics = new ProcessMetrics(process.metrics(scrape), scrape);
+  const metrics = new ProcessMetrics([process.metrics(scrape)], scrape);
   const app = createProcessApp({
     clock,
     blockers,

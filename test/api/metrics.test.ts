@@ -1,5 +1,8 @@
 import perf_hooks, { PerformanceObserver } from 'node:perf_hooks';
 import { describe, expect, it, vi } from 'vitest';
+import type { Metric } from '../../src/api/metrics/metric.ts';
+import { ProcessMetrics } from '../../src/api/metrics/process-metrics.ts';
+import { Scrape } from '../../src/api/metrics/scrape.ts';
 import type { ClusterMetrics } from '../../src/api/read-model.ts';
 import { LatencyHistogram } from '../../src/base/latency-histogram.ts';
 import { testApp } from './support/test-app.ts';
@@ -33,6 +36,12 @@ const QUIET_KIND = {
 };
 
 describe('/metrics', () => {
+  it('of two tables have different names (regression: the later table silently replaced a metric)', () => {
+    const metric: Metric = { type: 'gauge', help: 'A.', samples: () => [] };
+    const tables = [{ dpcache_a: metric }, { dpcache_a: metric }];
+    expect(() => new ProcessMetrics(tables, new Scrape())).toThrow('dpcache_a');
+  });
+
   it('counts the entries of the engines by source, family and outcome', async () => {
     const { app } = testApp();
     const text = series(await metrics(app));

@@ -28,35 +28,37 @@ export class AgentMetrics extends ProcessMetrics {
     const scrape = new Scrape();
     const sources = sourcesOf(model, scrape);
     super(
-      {
-        ...engineMetrics(sources),
-        ...clusterMetrics(sources),
-        ...kvstoreMetrics(sources),
-        ...kubernetesMetrics(sources),
-        ...datapathMetrics(sources),
-        ...historyMetrics(sources),
-        ...tapeMetrics(sources),
-        dpcache_rejections_total: countsByLabel(
-          'counter',
-          'Rejected inputs by reason.',
-          'reason',
-          () => sources.rejections().byReason,
-        ),
-        dpcache_changes_total: statusMetrics(() => feed).counter(
-          'Changes of prefixes, services and nodes.',
-          'revision',
-        ),
-        dpcache_api_monitors: statusMetrics<AgentMetrics>(() => this).gauge(
-          'Connected clients of `/v1/monitor`.',
-          ({ monitors }) => monitors(),
-        ),
-        dpcache_conflicts: countsByLabel(
-          'gauge',
-          'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
-          'kind',
-          () => this.conflicts(),
-        ),
-      },
+      [
+        engineMetrics(sources),
+        clusterMetrics(sources),
+        kvstoreMetrics(sources),
+        kubernetesMetrics(sources),
+        datapathMetrics(sources),
+        historyMetrics(sources),
+        tapeMetrics(sources),
+        {
+          dpcache_rejections_total: countsByLabel(
+            'counter',
+            'Rejected inputs by reason.',
+            'reason',
+            () => sources.rejections().byReason,
+          ),
+          dpcache_changes_total: statusMetrics(() => feed).counter(
+            'Changes of prefixes, services and nodes.',
+            'revision',
+          ),
+          dpcache_api_monitors: statusMetrics<AgentMetrics>(() => this).gauge(
+            'Connected clients of `/v1/monitor`.',
+            ({ monitors }) => monitors(),
+          ),
+          dpcache_conflicts: countsByLabel(
+            'gauge',
+            'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
+            'kind',
+            () => this.conflicts(),
+          ),
+        },
+      ],
       scrape,
     );
     this.#sources = sources;

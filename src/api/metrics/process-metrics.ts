@@ -31,10 +31,11 @@ export class ProcessMetrics {
   readonly #credentialFailures: Counter;
   readonly #scrape: Scrape;
 
-  /** Each {@link ProcessMetrics.text} begins a new `scrape`. */
-  constructor(metrics: Metrics, scrape: Scrape) {
+  /** Each {@link ProcessMetrics.text} begins a new `scrape`. Throws if two tables have a metric of the same name. */
+  constructor(tables: readonly Metrics[], scrape: Scrape) {
     this.#scrape = scrape;
-    for (const [name, metric] of Object.entries(metrics)) register(this.#registry, name, metric);
+    for (const metrics of tables)
+      for (const [name, metric] of Object.entries(metrics)) register(this.#registry, name, metric);
     this.#requests = new Histogram({
       name: 'dpcache_api_request_duration_seconds',
       help: 'Duration of API requests until the response starts.',
