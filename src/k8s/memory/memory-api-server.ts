@@ -48,7 +48,7 @@ interface ApiRoute {
   readonly type: ResourceType;
   readonly namespace: string | undefined;
   readonly name: string | undefined;
-  readonly part: 'status' | undefined;
+  readonly subresource: 'status' | undefined;
 }
 
 /**
@@ -255,7 +255,7 @@ export class MemoryApiServer {
   #object(
     { body, contentType }: ServedRequest,
     verb: string,
-    { type, namespace, name, part }: ApiRoute,
+    { type, namespace, name, subresource }: ApiRoute,
     manager: string | undefined,
   ): ServedAnswer {
     const content = body === '' ? undefined : parseBody(body);
@@ -266,7 +266,7 @@ export class MemoryApiServer {
         'MethodNotAllowed',
         'the server does not allow this method on the requested resource',
       );
-    const address: ObjectAddress = { type, namespace, name, part };
+    const address: ObjectAddress = { type, namespace, name, subresource };
     switch (verb) {
       case 'update':
         return objectAnswer(200, type, this.#writes.replace(address, content, manager));
@@ -341,15 +341,15 @@ function resourceList(groupVersion: string, types: readonly ResourceType[]): unk
 /** Parses `[namespaces/NS/]PLURAL[/NAME[/status]]`. */
 function routeOf(types: readonly ResourceType[], parts: readonly string[]): ApiRoute {
   const isNamespaced = parts[0] === 'namespaces' && parts.length >= 3 && parts[2] !== 'status';
-  const [plural, name, part] = isNamespaced ? parts.slice(2) : parts;
+  const [plural, name, subresource] = isNamespaced ? parts.slice(2) : parts;
   const type = types.find((candidate) => candidate.plural === plural);
   if (type === undefined || (isNamespaced && !type.namespaced)) throw notFound();
-  if (part !== undefined && (part !== 'status' || type.hasStatus !== true)) throw notFound();
+  if (subresource !== undefined && (subresource !== 'status' || type.hasStatus !== true)) throw notFound();
   return {
     type,
     namespace: isNamespaced ? parts[1] : undefined,
     name,
-    part: part === 'status' ? part : undefined,
+    subresource: subresource === 'status' ? subresource : undefined,
   };
 }
 

@@ -13,7 +13,7 @@ export interface ObjectAddress {
   readonly namespace: string | undefined;
   readonly name: string;
   /** `status`, or `undefined` for the object itself. */
-  readonly part: 'status' | undefined;
+  readonly subresource: 'status' | undefined;
 }
 
 type PlainFields = Readonly<Record<string, unknown>>;
@@ -161,14 +161,14 @@ export class ObjectWrites {
     return current;
   }
 
-  /** Replaces the part of the address by that of `wanted`. Writes nothing if the object stays equal. */
+  /** Replaces an object or its status by that of `wanted`. Writes nothing if the object stays equal. */
   #change(address: ObjectAddress, wanted: PlainFields, manager: string | undefined): KubernetesObject {
-    const { type, namespace, name, part } = address;
+    const { type, namespace, name, subresource } = address;
     const current = this.get(address);
     const metadata = fieldsOf(wanted['metadata'], 'metadata');
     this.#checkVersion(address, metadata, current);
     const changed =
-      part === 'status'
+      subresource === 'status'
         ? { ...current, status: wanted['status'] }
         : withServerFields(type, { ...wanted, metadata }, current, manager);
     const result: KubernetesObject = JSON.parse(JSON.stringify(changed)); // drops undefined fields

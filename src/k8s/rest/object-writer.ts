@@ -39,7 +39,7 @@ export type ObjectWrite =
   | {
       readonly verb: 'patch';
       readonly place: ObjectPlace;
-      readonly part?: 'status' | undefined;
+      readonly subresource?: 'status' | undefined;
       readonly operations: readonly PatchOperation[];
     }
   /** Deletes the object if its UID and, if given, its version match. Dependents are deleted in the background. */
@@ -115,14 +115,14 @@ export function placeOf(write: ObjectWrite): ObjectPlace {
 }
 
 /** Returns a place as text: `ciliumendpoints.cilium.io/v2 shop/web-0`. */
-export function placeText({ kind, namespace, name }: ObjectPlace, part: string = ''): string {
-  return `${resourceName(kind)}${part} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
+export function placeText({ kind, namespace, name }: ObjectPlace, suffix: string = ''): string {
+  return `${resourceName(kind)}${suffix} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
 }
 
 /** Returns a write as text: `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
 export function writeText(write: ObjectWrite): string {
-  const part = write.verb === 'patch' && write.part !== undefined ? `/${write.part}` : '';
-  return `${write.verb} ${placeText(placeOf(write), part)}`;
+  const suffix = write.verb === 'patch' && write.subresource !== undefined ? `/${write.subresource}` : '';
+  return `${write.verb} ${placeText(placeOf(write), suffix)}`;
 }
 
 /** Returns the request of a write. */
@@ -134,7 +134,7 @@ function requestOf(write: ObjectWrite): Omit<ApiRequest, 'signal'> {
     case 'update':
       return { method: 'PUT', path: resourcePath(kind, { namespace, name }), body: write.object };
     case 'patch': {
-      const path = resourcePath(kind, { namespace, name, part: write.part });
+      const path = resourcePath(kind, { namespace, name, subresource: write.subresource });
       return { method: 'PATCH', path, body: write.operations, contentType: 'application/json-patch+json' };
     }
     case 'delete': {
@@ -212,8 +212,8 @@ function outcomeOf(write: ObjectWrite, error: ApiError): WriteOutcome {
     case 'missing':
       return { outcome: 'not-found', message };
     case 'forbidden': {
-      const part = write.verb === 'patch' ? write.part : undefined;
-      const right = rightToGrant(write.verb, placeOf(write).kind, part);
+      const subresource = write.verb === 'patch' ? write.subresource : undefined;
+      const right = rightToGrant(write.verb, placeOf(write).kind, subresource);
       return { outcome: 'refused', message: `${message}: ${right}` };
     }
     case 'invalid':

@@ -1,11 +1,10 @@
 import type { ResourceKind } from '../resource.ts';
 
-/** The place of one object, or of all objects of a namespace or of all namespaces. */
+/** The place of an object, of all objects of a namespace, or of all objects of all namespaces. */
 export interface ResourcePlace {
   readonly namespace?: string | undefined;
   readonly name?: string | undefined;
-  /** A subresource. */
-  readonly part?: 'status' | undefined;
+  readonly subresource?: 'status' | undefined;
 }
 
 /** Returns the path of a group and version: `/api/v1`, `/apis/cilium.io/v2`. */
@@ -15,10 +14,13 @@ export function groupPath({ group, version }: Pick<ResourceKind, 'group' | 'vers
 }
 
 /** Returns the path of a place. */
-export function resourcePath(kind: ResourceKind, { namespace, name, part }: ResourcePlace = {}): string {
+export function resourcePath(
+  kind: ResourceKind,
+  { namespace, name, subresource }: ResourcePlace = {},
+): string {
   const scope = namespace === undefined ? '' : `/namespaces/${encodeURIComponent(namespace)}`;
   const object = name === undefined ? '' : `/${encodeURIComponent(name)}`;
-  const rest = part === undefined ? '' : `/${part}`;
+  const rest = subresource === undefined ? '' : `/${subresource}`;
   return `${groupPath(kind)}${scope}/${encodeURIComponent(kind.plural)}${object}${rest}`;
 }
 
@@ -27,8 +29,8 @@ export function resourceName({ plural, group, version }: ResourceKind): string {
   return `${group === '' ? plural : `${plural}.${group}`}/${version}`;
 }
 
-/** Returns a text which names the right to grant. */
-export function rightToGrant(verb: string, { plural, group }: ResourceKind, part?: 'status'): string {
-  const resource = part === undefined ? plural : `${plural}/${part}`;
+/** Returns the remedy of a missing right. */
+export function rightToGrant(verb: string, { plural, group }: ResourceKind, subresource?: 'status'): string {
+  const resource = subresource === undefined ? plural : `${plural}/${subresource}`;
   return `grant the verb "${verb}" on the resource "${resource}" of the API group "${group}"`;
 }

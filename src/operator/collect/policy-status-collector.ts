@@ -133,7 +133,7 @@ export class PolicyStatusCollector implements Collector {
     const rounds = `in rounds ${report.round - 1} and ${report.round}`;
     const reason = `the kvstore does not contain ${counted(stale.size, 'node')} of the status, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
     for (const operations of removalPatches(stale)) {
-      const write = { verb: 'patch', place, part: 'status', operations } as const;
+      const write = { verb: 'patch', place, subresource: 'status', operations } as const;
       if ((await performWrite(writer, write, reason, report, signal)) === 'done')
         for (const { op } of operations) if (op === 'remove') report.countDelete();
     }

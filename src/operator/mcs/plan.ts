@@ -417,7 +417,7 @@ function patches(
   const write: ObjectWrite = {
     verb: 'patch',
     place: placeOfObject(kind, object),
-    part: part.endsWith('status') ? 'status' : undefined,
+    subresource: part.endsWith('status') ? 'status' : undefined,
     operations: [test, ...operations],
   };
   return [{ part, write, reason }];

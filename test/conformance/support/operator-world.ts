@@ -241,7 +241,7 @@ export class OperatorWorld {
     if (type.hasStatus !== true || object['status'] === undefined) return;
     await this.#send({
       method: 'PUT',
-      path: resourcePath(type, { ...place, part: 'status' }),
+      path: resourcePath(type, { ...place, subresource: 'status' }),
       body: object,
     });
   }

@@ -158,7 +158,7 @@ it('prints each write with its reason instead of sending it in a dry run', async
   const kind = { group: 'cilium.io', version: 'v2', plural: 'ciliumnetworkpolicies' };
   const place = { kind, namespace: 'shop', name: 'p' };
   expect(await writer.write(removal('x', 'u'), 'its pod is gone')).toEqual({ outcome: 'dry-run' });
-  await writer.write({ verb: 'patch', place, part: 'status', operations: [] }, 'node n1 is gone');
+  await writer.write({ verb: 'patch', place, subresource: 'status', operations: [] }, 'node n1 is gone');
   await writer.write({ verb: 'create', kind, object: { metadata: { name: 'new' } } }, 'it is missing');
   expect(lines).toEqual([
     'delete configmaps/v1 a/x: its pod is gone',

@@ -334,7 +334,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
           { op: 'remove', path: pointer('status', 'nodes', name) },
         ];
         const patch = (operations: readonly PatchOperation[]): Promise<WriteOutcome> =>
-          client.writer().write({ verb: 'patch', place, part: 'status', operations }, 'gone', never);
+          client.writer().write({ verb: 'patch', place, subresource: 'status', operations }, 'gone', never);
         const mixed = [...without('n1', 'n1'), ...without('a/b', 'another')];
         expect(await outcomeOf(patch(mixed))).toBe('conflict');
         expect(await outcomeOf(patch(without('not-there', 'x')))).toBe('conflict');

@@ -138,7 +138,7 @@ const upstream: Rule = {
           { op: 'remove', path },
         ] as const;
         const place = { kind: POLICIES, namespace: 'shop', name: 'p' };
-        await cluster.write({ verb: 'patch', place, part: 'status', operations });
+        await cluster.write({ verb: 'patch', place, subresource: 'status', operations });
       }
   },
 };
