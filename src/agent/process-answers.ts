@@ -95,7 +95,7 @@ export const askOperator: Question = async (ask, view) => {
   };
 };
 
-/** Returns a line for each remote cluster which is not ready. */
+/** Returns a line for each remote cluster that is not ready. */
 function clustersText({ clusters }: OperatorDocument): readonly string[] {
   return clusters
     .filter(({ ready }) => !ready)

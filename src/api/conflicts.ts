@@ -62,7 +62,7 @@ function* cidrsOf(fields: NodeFields): Generator<PodCIDR, void, void> {
   }
 }
 
-/** The pod CIDRs of all nodes: each one once for each cluster, of its first node. */
+/** The pod CIDRs of all nodes. If several nodes of a cluster have the same CIDR, only the first one counts. */
 class PodCIDRs {
   readonly #byText = new Map<string, Map<string, PodCIDR>>();
   /** The lengths of the CIDRs of each family. */

@@ -18,7 +18,7 @@ export interface ProblemDocument {
   readonly nearest?: string | undefined;
   /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
   readonly retained?: RetainedDocument | undefined;
-  /** Why something may have existed at the requested time. Absent if nothing did. */
+  /** Why the object may have existed at the requested time. Absent if it certainly did not. */
   readonly reason?: Uncertainty | undefined;
 }
 
@@ -94,10 +94,9 @@ export function problemResponse(
 ): Response {
   return new Response(JSON.stringify(document), {
     status: document.status,
-    // By default, a browser stores a 410 without end.
     headers: {
       'content-type': PROBLEM_TYPE,
-      'cache-control': 'no-store',
+      'cache-control': 'no-store', // by default, a browser may cache a 410 forever
       ...(document.status === 429 && { 'retry-after': '1' }),
       ...headers,
     },

@@ -22,7 +22,7 @@ export const ROW_STRIDE = 3;
 export const FLAG = {
   /** A full-length CIDR whose endpoint IP has a claim. */
   shadowed: 1,
-  /** The key has had claims of several writers since it last had no claim. */
+  /** Set from the second writer of a key until it has no claim. */
   contested: 2,
 } as const;
 

@@ -103,9 +103,9 @@ export interface OwnerChange {
 }
 
 /**
- * Receives the owner changes of **contested** keys (keys that have had claims of several writers since they last had
- * none), and of keys that a waiting claim obtains. Other keys are not reported, so a listener costs nothing in the
- * common case. The owner may change although the attributes do not.
+ * Receives the owner changes of **contested** keys (from their second writer until they have no claim), and of keys
+ * that a waiting claim obtains. Other keys are not reported, so a listener costs nothing in the common case. The owner
+ * may change although the attributes do not.
  */
 export interface OwnerListener {
   onOwnerChanges(changes: readonly OwnerChange[]): ListenerResult;

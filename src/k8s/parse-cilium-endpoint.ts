@@ -18,8 +18,8 @@ import { isName, type ObjectFields, readClusterScopedName, readID } from './pars
 const MAX_ENDPOINTS = 16_384;
 
 /**
- * Returns true if a number is present but invalid. Such a number must not be treated as absent, because an endpoint
- * without a number has a default.
+ * Returns true if a number is present but invalid. The endpoint then claims nothing: the default of an absent number
+ * could be wrong for it.
  */
 function isInvalid(fields: ObjectFields, name: string, read: number | undefined): boolean {
   return read === undefined && fields.value(name) !== undefined;
@@ -29,8 +29,8 @@ function isInvalid(fields: ObjectFields, name: string, read: number | undefined)
 export const OPTIONAL_FIELDS: readonly string[] = ['encryption', 'named-ports', 'service-account'];
 
 /**
- * Returns the optional fields of an endpoint, or undefined if the key is out of range. Ports and service account are
- * shared.
+ * Returns the optional fields of an endpoint, or undefined if the encryption key is invalid. Equal ports and service
+ * accounts are one object in memory.
  */
 export function readOptionalFields(
   fields: ObjectFields,
@@ -50,7 +50,7 @@ export function readOptionalFields(
 
 /**
  * Returns the claim of an endpoint from the fields of a CiliumEndpoint's status. Returns undefined if networking, node
- * or IP is missing (KUBERNETES 30), or if the identity or the key is out of range.
+ * or IP is missing (KUBERNETES 30), or if the encryption key is invalid.
  */
 function readEndpoint(
   fields: ObjectFields,

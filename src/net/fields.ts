@@ -45,7 +45,7 @@ export function rejectInput(reason: string, field: string, value: unknown, why: 
 /** A value with more dropped parts than this is rejected as a whole, so that the cost of recording them is bounded. */
 const MAX_DROPPED = 64;
 
-/** Returns a function that adds each dropped part of the input `at` to the list. */
+/** Returns a function that adds each dropped part to a list. `at` names the input. */
 function dropInto(dropped: Rejection[], at: string): RejectField<undefined> {
   return (reason, field, value, why) => {
     if (dropped.length === MAX_DROPPED) rejectInput(reason, field, value, why);
@@ -274,7 +274,8 @@ export class Fields<R extends undefined> {
   /** Returns a nested object as a map with at most `maxSize` names; an empty map if it is absent or rejected. */
   map(name: string | number, maxSize: number = Number.POSITIVE_INFINITY): Fields<R> {
     const map = this.object(name) ?? this.#nested(name, NO_FIELDS);
-    if (maxSize === Number.POSITIVE_INFINITY || map.size <= maxSize) return map; // `size` allocates a list of the names
+    // Without a limit, `size` is not read, because it allocates a list of the names.
+    if (maxSize === Number.POSITIVE_INFINITY || map.size <= maxSize) return map;
     this.reject(name, 'too-many', `must have at most ${maxSize}`, `${map.size} entries`);
     return this.#nested(name, NO_FIELDS);
   }

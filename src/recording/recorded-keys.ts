@@ -14,15 +14,15 @@ import { parseIfJson } from './json-slices.ts';
 export interface RecordedKey {
   readonly store: string;
   readonly key: string;
-  /** Undefined if the key was deleted before the end of the initial sync, which only a tape contains. */
+  /** Undefined if the key was deleted before the end of the initial sync. Only tapes contain such keys. */
   readonly value?: Uint8Array | undefined;
   /** Position of the key in the file: `file.jsonl:12`. */
   readonly at: string;
 }
 
-/** Rejects a line. The reason is always `malformed-line`, whatever the reason of the field. */
-function reject(_reason: string, field: string, value: unknown, reason: string): never {
-  return rejectInput('malformed-line', field, value, reason);
+/** Rejects a line. The reason is `malformed-line` for all fields. */
+function reject(_reason: string, field: string, value: unknown, why: string): never {
+  return rejectInput('malformed-line', field, value, why);
 }
 
 function jsonOf(line: string): unknown {

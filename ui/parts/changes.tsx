@@ -9,7 +9,7 @@ import { Empty, Panel, Pending } from './panel.tsx';
 import { causeText, NamedIdentity, RecordText, SignMark, signOf } from './record.tsx';
 import { Timeline } from './timeline.tsx';
 
-/** Time between two reads of a short history. */
+/** Time between two reads of the changes of an object. */
 const READ_MS = 3_000;
 
 /** The effective identity before and after a change of a claim, if it differs from the claimed identity. */
@@ -59,7 +59,7 @@ export function Changes({ of, type }: { of: string; type: ChangeType }): VNode |
       }
     >
       {items.length === 0 ? (
-        <Empty title="No change since then.">The state has not changed since the history begins.</Empty>
+        <Empty title="No changes.">The history contains no change of this object.</Empty>
       ) : (
         <>
           <Timeline items={items} retained={retained} at={at} isPrefix={type === 'ip'} />

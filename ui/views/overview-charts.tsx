@@ -47,9 +47,9 @@ function ratesOf(document: RatesDocument | undefined): {
   const intervals = HOUR_MS / intervalMs;
   const missing = intervals - ip.length;
   const start = (from === undefined ? Date.now() : Date.parse(from)) - missing * intervalMs;
-  const ratesOfType = (complete: readonly number[]): readonly (number | null)[] => [
+  const ratesOfType = (countsOfType: readonly number[]): readonly (number | null)[] => [
     ...new Array<null>(missing).fill(null),
-    ...complete.map((count) => count / (intervalMs / 1_000)),
+    ...countsOfType.map((count) => count / (intervalMs / 1_000)),
   ];
   return {
     times: Array.from({ length: intervals }, (_, at) => (start + at * intervalMs) / 1_000),

@@ -1,4 +1,4 @@
-import { countsByLabel, itemMetrics, type Metrics, statusMetrics } from '../../api/metrics/metric.ts';
+import { countsMetric, itemMetrics, type Metrics, statusMetrics } from '../../api/metrics/metric.ts';
 import type { Scrape } from '../../api/metrics/scrape.ts';
 import type { OperatorDuties } from '../../operator/duties.ts';
 
@@ -44,7 +44,7 @@ export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): Met
       'Deletes of a duty that failed because another writer had changed the object.',
       ({ rounds }) => rounds?.conflicts,
     ),
-    dpcache_operator_namespaces: countsByLabel(
+    dpcache_operator_namespaces: countsMetric(
       'gauge',
       'Namespaces whose objects are published to the mesh (global="true"), and the others.',
       'global',
@@ -66,7 +66,7 @@ function mcsMetrics({ clusterName, duties }: MeasuredOperator, scrape: Scrape): 
   const counts = scrape.once(() => duties().mcs?.counts());
   const mcs = statusMetrics(counts);
   return {
-    dpcache_operator_mcs_exports: countsByLabel(
+    dpcache_operator_mcs_exports: countsMetric(
       'gauge',
       'Services that a cluster exports with ServiceExports.',
       'cluster',
@@ -76,7 +76,7 @@ function mcsMetrics({ clusterName, duties }: MeasuredOperator, scrape: Scrape): 
       },
     ),
     dpcache_operator_mcs_imports: mcs.gauge('ServiceImports.', 'imports'),
-    dpcache_operator_mcs_conflicts: countsByLabel(
+    dpcache_operator_mcs_conflicts: countsMetric(
       'gauge',
       'Services that clusters export differently.',
       'reason',

@@ -8,7 +8,7 @@ import { engineMetrics } from './engine-metrics.ts';
 import { historyMetrics, tapeMetrics } from './history-metrics.ts';
 import { kubernetesMetrics } from './kubernetes-metrics.ts';
 import { kvstoreMetrics } from './kvstore-metrics.ts';
-import { countsByLabel, type MetricSources, statusMetrics } from './metric.ts';
+import { countsMetric, type MetricSources, statusMetrics } from './metric.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { Scrape } from './scrape.ts';
 
@@ -37,7 +37,7 @@ export class AgentMetrics extends ProcessMetrics {
         historyMetrics(sources),
         tapeMetrics(sources),
         {
-          dpcache_rejections_total: countsByLabel(
+          dpcache_rejections_total: countsMetric(
             'counter',
             'Rejected inputs by reason.',
             'reason',
@@ -51,7 +51,7 @@ export class AgentMetrics extends ProcessMetrics {
             'Connected clients of `/v1/monitor`.',
             ({ monitors }) => monitors(),
           ),
-          dpcache_conflicts: countsByLabel(
+          dpcache_conflicts: countsMetric(
             'gauge',
             'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
             'kind',

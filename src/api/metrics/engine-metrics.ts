@@ -1,4 +1,4 @@
-import { countsByLabel, itemMetrics, type MetricSources, type Metrics, statusMetrics } from './metric.ts';
+import { countsMetric, itemMetrics, type MetricSources, type Metrics, statusMetrics } from './metric.ts';
 
 /** Returns the metrics of the engines, and of all listeners and handlers. */
 export function engineMetrics({ ipcache, services, nodes }: MetricSources): Metrics {
@@ -17,7 +17,7 @@ export function engineMetrics({ ipcache, services, nodes }: MetricSources): Metr
         }
       },
     },
-    dpcache_ipcache_entries_by_source: countsByLabel(
+    dpcache_ipcache_entries_by_source: countsMetric(
       'gauge',
       'Effective entries of the IPCache by the source of their claim.',
       'source',
@@ -32,14 +32,14 @@ export function engineMetrics({ ipcache, services, nodes }: MetricSources): Metr
       'waiting',
     ),
     dpcache_ipcache_bytes: cache.gauge('Memory of the tables and rows of the IPCache.', 'bytes'),
-    dpcache_ipcache_outcomes_total: countsByLabel(
+    dpcache_ipcache_outcomes_total: countsMetric(
       'counter',
       'Writes to the IPCache by outcome.',
       'outcome',
       () => ipcache.status().outcomes,
     ),
     dpcache_ipcache_listeners: cache.gauge('Listeners of the IPCache.', 'listeners'),
-    dpcache_listener_faults_total: countsByLabel(
+    dpcache_listener_faults_total: countsMetric(
       'counter',
       'Faults of listeners and of other callbacks of an engine, without calls of node handlers.',
       'engine',
@@ -49,7 +49,7 @@ export function engineMetrics({ ipcache, services, nodes }: MetricSources): Metr
         nodemanager: nodes.status().callbackFaults,
       }),
     ),
-    dpcache_services: countsByLabel(
+    dpcache_services: countsMetric(
       'gauge',
       'Services by state: announced, or unknown (only their endpoints or offers of other clusters are known).',
       'state',
@@ -62,8 +62,8 @@ export function engineMetrics({ ipcache, services, nodes }: MetricSources): Metr
       'Effective backends of all services.',
       'backends',
     ),
-    dpcache_nodes: countsByLabel('gauge', 'Nodes by source.', 'source', () => nodes.status().nodesBySource),
-    dpcache_node_outcomes_total: countsByLabel(
+    dpcache_nodes: countsMetric('gauge', 'Nodes by source.', 'source', () => nodes.status().nodesBySource),
+    dpcache_node_outcomes_total: countsMetric(
       'counter',
       'Writes to the node manager by outcome.',
       'outcome',

@@ -1,17 +1,17 @@
-import { countsByLabel, type MetricSources, type Metrics, statusMetrics, timestamp } from './metric.ts';
+import { countsMetric, type MetricSources, type Metrics, statusMetrics, timestamp } from './metric.ts';
 
 /** Returns the metrics of the history. They have no samples if none is recorded. */
 export function historyMetrics({ status }: Pick<MetricSources, 'status'>): Metrics {
   const history = statusMetrics(() => status().history);
   const disk = statusMetrics(() => status().history?.disk);
   return {
-    dpcache_history_records_total: countsByLabel(
+    dpcache_history_records_total: countsMetric(
       'counter',
       'Records of the history by kind.',
       'kind',
       () => status().history?.records,
     ),
-    dpcache_history_lost_total: countsByLabel(
+    dpcache_history_lost_total: countsMetric(
       'counter',
       'Changes that the history does not contain, by reason.',
       'reason',

@@ -23,7 +23,7 @@ export type MetricSources = {
 } & Pick<ReadModel, 'status' | 'rejections'> & { readonly clusters: () => readonly ClusterMetrics[] };
 
 /** Returns a metric with a sample for each count. The label of a sample is the name of its count. */
-export function countsByLabel(
+export function countsMetric(
   type: Metric['type'],
   help: string,
   label: string,

@@ -5,8 +5,8 @@ import type { Scrape } from './scrape.ts';
 /** Histogram bounds, from a lookup (0.1 ms) to a page of a list under load (1 s). */
 const REQUEST_SECONDS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1];
 
-/** Removed default gauges. They are named like counters, and their values are the sums of other gauges. */
-const MISNAMED = ['resources', 'handles', 'requests'].map((what) => `nodejs_active_${what}_total`);
+/** Default gauges that are removed, because they are named like counters, and are only the sums of other gauges. */
+const MISNAMED = ['resources', 'handles', 'requests'].map((kind) => `nodejs_active_${kind}_total`);
 
 /** The default metrics, created with the first server of this process. */
 let defaultMetrics: Registry | undefined;

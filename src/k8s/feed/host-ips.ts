@@ -10,8 +10,8 @@ import type { FedIPCache } from './address-holders.ts';
 const INTERVAL_MS = 60_000;
 
 /**
- * The writer of these claims. The node manager claims addresses of the local node with the same source, but with the
- * full name of the node as owner.
+ * The writer of the claims of {@link HostIPs}. The node manager claims addresses of the local node with the same
+ * source, but with the full name of the node as owner.
  */
 const WRITER = { source: 'local', owner: 'host-ips' } as const;
 

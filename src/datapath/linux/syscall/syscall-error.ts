@@ -3,7 +3,10 @@ import { messageOf } from '../../../base/failure.ts';
 
 const { EAGAIN, EOPNOTSUPP } = constants.errno;
 
-/** Names of errno values, as in manual pages. ENOTSUPP is internal to the kernel, but some calls return it. */
+/**
+ * Names of errno values, as in manual pages. EAGAIN and EOPNOTSUPP are listed because EWOULDBLOCK and ENOTSUP have the
+ * same numbers. ENOTSUPP is internal to the kernel, but some calls return it.
+ */
 const CODES: ReadonlyMap<number, string> = new Map([
   ...Object.entries(constants.errno).map(([code, errno]) => [errno, code] as const),
   ...([
