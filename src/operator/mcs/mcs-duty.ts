@@ -173,12 +173,12 @@ export class McsDuty implements Duty {
     this.#clear();
     this.#report.state = 'waiting';
     await this.#awaitInputs(signal);
-    if (!signal.aborted) this.#report.state = 'running';
     const unlisten = objects.listen((kind, events) => this.#observe(kind, events));
     const leave = clusters.onChange(() => {
       for (const key of this.#waitReasons.keys()) this.#queue.add(key);
     });
     await gate.runSteps(this.#queueAll(gate.slice), signal);
+    if (!signal.aborted) this.#report.state = 'running';
     while (!signal.aborted) {
       await this.#queue.processDue(gate, NAME_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);

@@ -119,8 +119,8 @@ export class SliceWriter implements Duty {
     }, signal);
     source.start((key) => this.#enqueue(key), signal);
     await this.#report.whenReady(() => slices.notReadyReason() ?? source.notReadyReason(), SLOW_MS, signal);
-    if (!signal.aborted) this.#report.state = 'running';
     await gate.runSteps(this.#enqueueAll(gate.slice), signal);
+    if (!signal.aborted) this.#report.state = 'running';
     while (!signal.aborted) {
       await this.#queue.processDue(gate, COMPARE_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);

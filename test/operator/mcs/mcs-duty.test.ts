@@ -665,7 +665,7 @@ it.each([
   },
 );
 
-it('the duty queues all names in steps when it starts (regression: in one turn of the event loop)', async () => {
+it('the duty queues all names in steps when it starts (regression: in one turn, or synced before the first)', async () => {
   const clock = new ManualClock();
   const turns: (() => void)[] = [];
   const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
@@ -699,7 +699,11 @@ it('the duty queues all names in steps when it starts (regression: in one turn o
     gate,
   });
   const ended = new AbortController();
+  void gate.pass(1); // this turn has no more room
   const running = duty.run(ended.signal);
+  await settle();
+  expect(duty.status().published).toMatchObject({ pending: 0, synced: false });
+  turns.shift()?.();
   await settle();
   expect(duty.status().published?.pending).toBe(gate.slice); // the next step waits for the next turn
   ended.abort();

@@ -5,7 +5,7 @@ import { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 import { TinyCluster } from '../support/tiny-cluster.ts';
 
-it('a writer queues the slices on the server in steps (regression: in one turn of the event loop)', async () => {
+it('a writer queues the slices on the server in steps (regression: in one turn, or synced before the first)', async () => {
   const clock = new ManualClock();
   const turns: (() => void)[] = [];
   const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
@@ -35,7 +35,11 @@ it('a writer queues the slices on the server in steps (regression: in one turn o
     gate,
   });
   const ended = new AbortController();
+  void gate.pass(1); // this turn has no more room
   const running = writer.run(ended.signal);
+  await settle();
+  expect(writer.status().published).toMatchObject({ pending: 0, synced: false });
+  turns.shift()?.();
   await settle();
   expect(writer.status().published?.pending).toBe(gate.slice); // the next step waits for the next turn
   ended.abort();
