@@ -44,16 +44,26 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
 
   /** Delivers all delayed deletes, in steps of `slice` deletes. Each step is one batch. */
   *flush(slice: number): Generator<void, void, void> {
-    const names = this.#timers.keys();
-    for (let next = names.next(); next.done !== true; ) {
-      this.batch(() => {
-        for (let count = 0; count < slice && next.done !== true; count++, next = names.next()) {
-          this.#forget(next.value);
-          this.#observer.onDelete(next.value);
-        }
-      });
+    let names: string[] = [];
+    for (const name of this.#timers.keys()) {
+      names.push(name);
+      if (names.length < slice) continue;
+      this.#deliver(names);
+      names = [];
       yield;
     }
+    this.#deliver(names);
+  }
+
+  /** Delivers delayed deletes as one batch. */
+  #deliver(names: readonly string[]): void {
+    if (names.length === 0) return;
+    this.batch(() => {
+      for (const name of names) {
+        this.#forget(name);
+        this.#observer.onDelete(name);
+      }
+    });
   }
 
   /** Stops the delays until {@link resume}, which restarts them with their whole time. */

@@ -60,6 +60,17 @@ describe('a delayed delete', () => {
     expect([told.slice(4), deletes.size, clock.pending]).toEqual([['(', '-c', ')'], 0, 0]);
   });
 
+  it('is passed on once if its delay ends during a flush (regression: twice, also if the key had returned)', () => {
+    for (const name of ['a', 'b', 'c', 'd']) deletes.onDelete(name);
+    const flush = deletes.flush(1);
+    flush.next();
+    deletes.onUpdate('b', 1);
+    flush.next();
+    clock.advance(DELAY_MS);
+    for (const _step of flush);
+    expect([told, deletes.size]).toEqual([['(', '-a', ')', 'b=1', '(', '-c', ')', '-d'], 0]);
+  });
+
   it('is kept during a pause, and waits the whole delay afterwards', () => {
     deletes.onDelete('a');
     clock.advance(20_000);
