@@ -153,7 +153,6 @@ export class KnownKeys {
   }
 
   /** Returns the row of a known key, or -1. */
-  /** Returns the row of a known key, or -1. */
   #rowOf(kv: Pick<Anchor, 'key'>): number {
     const row = this.find(kv);
     return row >= 0 && this.#keys.isKnown(row) ? row : -1;
