@@ -16,6 +16,8 @@ export interface FollowedKindOptions {
   readonly source: ResourceSource;
   readonly clock: Clock;
   readonly gate: TurnGate | undefined;
+  /** If it fires, no more objects are removed. */
+  readonly signal?: AbortSignal | undefined;
   /** Called if `state` or `complete` has changed. */
   readonly onChange: () => void;
   /** Called with the number of objects that are forgotten because the API server no longer serves the kind. */
@@ -166,9 +168,11 @@ export class FollowedKind {
     this.rest();
     const steps = this.#feed.withdrawSteps();
     const generation = this.#generation;
-    runSteps(this.#options.gate, steps, () => {
+    const onEnd = (): void => {
       if (generation === this.#generation) onDone?.();
-    });
+    };
+    const { gate, signal } = this.#options;
+    runSteps(gate, steps, { signal, onEnd });
   }
 
   /** Ends the reflector and resolves when it has ended. */
@@ -201,10 +205,10 @@ export class FollowedKind {
 
   /** Forgets all objects of the kind, which is then not complete, as after a start without the kind. */
   #forget(kind: ResourceKind): void {
-    const { gate, onForget } = this.#options;
+    const { gate, signal, onForget } = this.#options;
     onForget?.(this.size);
     this.follow(kind, 'missing');
-    runSteps(gate, this.#feed.forgetSteps());
+    runSteps(gate, this.#feed.forgetSteps(), { signal });
   }
 
   #end(): void {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { assert } from '../../base/assert.ts';
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Timer } from '../../base/clock.ts';
@@ -162,8 +163,8 @@ const HANDOVER_SPREAD_MS = 30_000;
 /**
  * Writes the objects of a Kubernetes API server to the engines (KUBERNETES 10 to 55). The result does not depend on the
  * order of kinds (KUBERNETES 54). Each kind is followed independently: if one kind is missing or refused, other kinds
- * are not delayed. The feed is synchronous: when the source has delivered a batch of objects, the engines contain it.
- * The feed does no I/O itself.
+ * are not delayed. The feed is synchronous: when the source has delivered a batch of objects, the engines contain it,
+ * except CIDRs of policies, which are applied in steps. The feed does no I/O itself.
  *
  *     ResourceSource ─► FollowedKind ─► ObjectFeed ─► reader ─┬─► IPCache, NodeManager, ServiceCache
  *       reflector       start and end   values of objects     ├─► EndpointLabels, KubernetesIdentities
@@ -208,6 +209,7 @@ export class KubernetesFeed {
     const { handoverSpreadMs = HANDOVER_SPREAD_MS } = options;
     assert(handoverSpreadMs >= 0, `handoverSpreadMs must be at least 0, not ${handoverSpreadMs}`);
     this.#options = withRuntime(options);
+    setMaxListeners(0, this.#ended.signal); // the steps of each kind may wait for it
     this.#guard = new CallbackGuard(options.onFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     const { ipcache, metadata, clock, random, clusterName, onLabels } = this.#options;
@@ -322,7 +324,9 @@ export class KubernetesFeed {
 
   #add<T>(name: string, reader: KindReader<T>): ObjectFeed<T> {
     const { source, clock, gate, moreFeeds, onCause, tap } = this.#options;
-    const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate, onCause, tap: tap?.(name) });
+    const { signal } = this.#ended;
+    const rejections = this.#rejections;
+    const feed = new ObjectFeed(reader, { rejections, gate, signal, onCause, tap: tap?.(name) });
     this.#feeds.set(name, feed);
     const more = moreFeeds?.get(name);
     const followed = more ? bothFeeds(feed, more) : feed;
@@ -330,7 +334,10 @@ export class KubernetesFeed {
     const onForget = (objects: number): void => {
       this.#guard.call(this.#options.onForget, name, objects);
     };
-    this.#kinds.set(name, new FollowedKind(name, followed, { source, clock, gate, onChange, onForget }));
+    this.#kinds.set(
+      name,
+      new FollowedKind(name, followed, { source, clock, gate, signal, onChange, onForget }),
+    );
     return feed;
   }
 
@@ -394,7 +401,8 @@ export class KubernetesFeed {
   #addPolicies(): void {
     const { metadata, policies = true, world = 'single-stack', gate } = this.#options;
     if (metadata === undefined || !policies) return;
-    const table = new PolicyCIDRTable(metadata, world, (rejected) => this.#rejections.add(rejected), gate);
+    const onReject = (rejected: Rejection): void => this.#rejections.add(rejected);
+    const table = new PolicyCIDRTable(metadata, world, onReject, gate, this.#ended.signal);
     this.#add('networkpolicies', table.networkPolicies());
     this.#add('ciliumnetworkpolicies', table.ciliumPolicies());
     this.#add('ciliumclusterwidenetworkpolicies', table.clusterwidePolicies());

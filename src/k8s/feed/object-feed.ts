@@ -46,6 +46,8 @@ export interface KindReader<T> {
    * writes.
    */
   listed?(): void;
+  /** Returns the steps of the changes that are not applied yet. The feed is complete after them. Default: none. */
+  pendingSteps?(): Iterable<unknown>;
 }
 
 /**
@@ -76,6 +78,8 @@ export interface ObjectFeedOptions {
   readonly rejections: RejectionLog;
   /** Distributes large sweeps over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
+  /** If it fires, no more objects are removed. */
+  readonly signal?: AbortSignal | undefined;
   /** See `KubernetesFeedOptions`. */
   readonly onCause?: CauseListener | undefined;
 }
@@ -176,7 +180,8 @@ export class ObjectFeed<T> implements AnyFeed {
         if (run !== this.#run) return;
         this.#options.tap?.onReceived();
         this.received();
-        runSteps(this.#options.gate, this.#sweepSteps(run, onComplete));
+        const { gate, signal } = this.#options;
+        runSteps(gate, this.#sweepSteps(run, onComplete), { signal });
       },
     };
   }
@@ -242,8 +247,9 @@ export class ObjectFeed<T> implements AnyFeed {
     this.#reader.change(undefined, value);
   }
 
-  *#sweepSteps(run: number, onComplete: (() => void) | undefined): Generator<undefined, void, void> {
+  *#sweepSteps(run: number, onComplete: (() => void) | undefined): Generator<unknown, void, void> {
     yield* this.#removeSteps(run);
+    yield* this.#reader.pendingSteps?.() ?? [];
     if (run !== this.#run) return;
     this.#complete = true;
     this.#options.tap?.onListed();
@@ -276,10 +282,21 @@ export class ObjectFeed<T> implements AnyFeed {
   }
 }
 
-/** Runs steps in the background, or immediately if there is no gate. Then calls `onEnd`. */
-export function runSteps(gate: TurnGate | undefined, steps: Iterable<unknown>, onEnd?: () => void): void {
+/**
+ * Runs steps in the background, or immediately if there is no gate. Then calls `onEnd`.
+ *
+ * @param signal if it fires, the remaining steps do not run
+ */
+export function runSteps(
+  gate: TurnGate | undefined,
+  steps: Iterable<unknown>,
+  {
+    signal,
+    onEnd,
+  }: { readonly signal?: AbortSignal | undefined; readonly onEnd?: (() => void) | undefined } = {},
+): void {
   if (gate === undefined) {
     for (const _ of steps);
     onEnd?.();
-  } else gate.runInBackground(steps, { onEnd });
+  } else gate.runInBackground(steps, { signal, onEnd });
 }

@@ -24,9 +24,10 @@ const CHANGES_PER_STEP = 256;
 /** A policy and the CIDRs written for it. */
 interface WrittenPolicy {
   readonly kind: string;
-  readonly policy: PolicyCIDRs;
-  /** Number of rules and groups that contain each CIDR. Incomplete if the limit is exceeded. */
-  cidrs: Map<string, number>;
+  /** The current policy, which may not be written yet; undefined if it was deleted. */
+  policy: PolicyCIDRs | undefined;
+  /** Each written CIDR, with the number of rules and groups that contain it. Incomplete if the limit is exceeded. */
+  readonly cidrs: Map<string, number>;
   /** True if CIDRs above the limit were dropped. */
   exceedsLimit: boolean;
 }
@@ -41,14 +42,17 @@ interface GroupChange {
   readonly removed: CIDRsByText;
 }
 
-/** Work that yields after each change of a CIDR. */
+/** Work that yields after each CIDR. */
 type Steps = Generator<undefined, void, void>;
 
 const NO_CIDRS: CIDRsByText = new Map();
 
-/** Returns the CIDRs which are not in `others`. */
-function without(cidrs: CIDRsByText, others: CIDRsByText): CIDRsByText {
-  return new Map([...cidrs].filter(([text]) => !others.has(text)));
+/** Adds those of `cidrs` that are not in `others` to `result`. */
+function* addOthers(result: Map<string, Prefix>, cidrs: CIDRsByText, others: CIDRsByText): Steps {
+  for (const [text, cidr] of cidrs) {
+    if (!others.has(text)) result.set(text, cidr);
+    yield;
+  }
 }
 
 /** Yields the texts of what remains of CIDRs without the exceptions. */
@@ -61,40 +65,42 @@ function* remainders(cidrs: CIDRsByText, except: readonly Prefix[]): Generator<s
  * The CIDRs of policies, each with a node-local identity (KUBERNETES 48 to 50). Their source is `generated`, which is
  * weaker than the source of a pod. Each policy is a resource, so a CIDR stays while any policy contains it. Exceptions
  * are subtracted. A policy may arrive before its CIDR groups (KUBERNETES 54). Each group is a resource, too, and adds
- * its labels to its CIDRs. A change of a group is applied in steps, because hundreds of policies may refer to it; the
- * groups of a first list are applied immediately, so that a caller that waits for the list finds their labels.
+ * its labels to its CIDRs. Changes are applied in steps, because a policy or a group may have tens of thousands of
+ * CIDRs, and hundreds of policies may refer to a group. A list is complete after the steps of its changes.
  */
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;
   readonly #world: WorldLabels;
   readonly #policies = new Map<string, WrittenPolicy>();
-  /** The CIDRs of each group, by text. A received group that is not applied yet has its previous CIDRs. */
+  /** The CIDRs of each group, by text. A group with a pending change has its previous CIDRs. */
   readonly #groups = new Map<string, CIDRsByText>();
-  /** The groups that are not applied yet; undefined for a deleted group. */
-  readonly #received = new Map<string, ParsedCIDRGroup | undefined>();
-  /** Applies the received groups; undefined if there are none. */
+  /** Changes of policies and groups that are not applied yet, by resource. */
+  readonly #pending = new Map<string, () => Steps>();
+  /** Applies the pending changes; undefined if there are none. */
   #steps: Steps | undefined;
-  /** True while a list of groups arrives. */
-  #isListing = false;
   /** Policies by the group that they refer to. */
   readonly #byGroup = new Map<string, Set<string>>();
   readonly #onReject: (rejection: Rejection) => void;
   readonly #gate: TurnGate | undefined;
+  readonly #signal: AbortSignal | undefined;
 
   /**
    * @param onReject receives a policy when it first exceeds the limit of 65,536 CIDRs
-   * @param gate distributes the changes of groups over turns of the event loop. Default: one turn
+   * @param gate distributes changes over turns of the event loop. Default: one turn
+   * @param signal if it fires, the remaining steps do not run
    */
   constructor(
     metadata: PrefixMetadata,
     world: WorldLabels,
     onReject: (rejection: Rejection) => void,
     gate?: TurnGate,
+    signal?: AbortSignal,
   ) {
     this.#metadata = metadata;
     this.#world = world;
     this.#onReject = onReject;
     this.#gate = gate;
+    this.#signal = signal;
   }
 
   networkPolicies(): KindReader<PolicyCIDRs> {
@@ -114,28 +120,28 @@ export class PolicyCIDRTable {
       kind: 'CiliumCIDRGroup',
       fields: CIDR_GROUP_FIELDS,
       read: readCIDRGroup,
-      start: () => {
-        this.#isListing = true;
-      },
-      listed: () => {
-        this.#isListing = false;
-      },
+      pendingSteps: () => this.#steps ?? [],
       change: (current, previous) => {
-        this.#received.set((current ?? previous)?.name ?? '', current);
-        const isRunning = this.#steps !== undefined;
-        this.#steps ??= this.#applyReceived();
-        if (this.#isListing && current !== undefined) runSteps(undefined, this.#steps);
-        else if (!isRunning) runSteps(this.#gate, this.#steps);
+        const group = (current ?? previous)?.name ?? '';
+        this.#apply(`cidrgroup/${group}`, () => this.#applyGroup(group, current));
       },
     };
   }
 
-  *#applyReceived(): Steps {
+  /** Applies a change after the pending ones. It replaces a pending change of the same resource. */
+  #apply(resource: string, steps: () => Steps): void {
+    this.#pending.set(resource, steps);
+    if (this.#steps !== undefined) return;
+    this.#steps = this.#applyPending();
+    runSteps(this.#gate, this.#steps, { signal: this.#signal });
+  }
+
+  *#applyPending(): Steps {
     let changes = 0;
     try {
-      for (const [group, received] of this.#received) {
-        this.#received.delete(group);
-        for (const _ of this.#applyGroup(group, received)) if (++changes % CHANGES_PER_STEP === 0) yield;
+      for (const [resource, steps] of this.#pending) {
+        this.#pending.delete(resource);
+        for (const _ of steps()) if (++changes % CHANGES_PER_STEP === 0) yield;
       }
     } finally {
       this.#steps = undefined; // also if the metadata throws, so that later changes are applied
@@ -144,16 +150,24 @@ export class PolicyCIDRTable {
 
   *#applyGroup(group: string, received: ParsedCIDRGroup | undefined): Steps {
     const before = this.#groups.get(group) ?? NO_CIDRS;
-    const after = new Map(received?.cidrs.map((cidr) => [cidr.toString(), cidr]));
-    const change = { group, added: without(after, before), removed: without(before, after) };
+    const after = new Map<string, Prefix>();
+    for (const cidr of received?.cidrs ?? []) {
+      after.set(cidr.toString(), cidr);
+      yield;
+    }
+    const change = { group, added: new Map<string, Prefix>(), removed: new Map<string, Prefix>() };
+    yield* addOthers(change.added, after, before);
+    yield* addOthers(change.removed, before, after);
     if (received === undefined) this.#groups.delete(group);
     else this.#groups.set(group, after);
-    const policies = [...(this.#byGroup.get(group) ?? [])].map(
-      (resource) => [resource, this.#policies.get(resource)] as const,
-    );
+    const policies = [...(this.#byGroup.get(group) ?? [])];
     yield* this.#labelGroup(change, after.keys(), received?.labels ?? new Map());
-    for (const [resource, written] of policies)
-      if (written !== undefined) yield* this.#writeGroup(resource, written, change);
+    for (const resource of policies) yield* this.#untilChanged(resource, this.#writeGroup(resource, change));
+  }
+
+  /** Runs the steps of a policy until the policy changes, because its pending change then reads all its CIDRs. */
+  *#untilChanged(resource: string, steps: Steps): Steps {
+    while (!this.#pending.has(resource) && steps.next().done !== true) yield;
   }
 
   /** Sets the labels of a group on its CIDRs, whether a policy refers to the group or not. */
@@ -183,6 +197,7 @@ export class PolicyCIDRTable {
       kind,
       fields: ['spec', 'specs'],
       read,
+      pendingSteps: () => this.#steps ?? [],
       change: (current, previous) => this.#change(kind, prefix, current, previous),
     };
   }
@@ -194,19 +209,18 @@ export class PolicyCIDRTable {
     previous: PolicyCIDRs | undefined,
   ): void {
     const resource = `${prefix}/${(current ?? previous)?.id ?? ''}`;
-    const written = this.#policies.get(resource);
     for (const { group } of previous?.groups ?? []) this.#removeReference(group, resource);
     for (const { group } of current?.groups ?? [])
       this.#byGroup.set(group, (this.#byGroup.get(group) ?? new Set()).add(resource));
-    if (current !== undefined) {
-      const { cidrs = new Map<string, number>(), exceedsLimit = false } = written ?? {};
-      const next = { kind, policy: current, cidrs, exceedsLimit };
-      this.#policies.set(resource, next);
-      this.#write(resource, next);
-    } else if (written !== undefined) {
-      this.#policies.delete(resource);
-      for (const cidr of written.cidrs.keys()) this.#metadata.removeMetadata(cidr, resource);
-    }
+    const written = this.#policies.get(resource) ?? {
+      kind,
+      policy: current,
+      cidrs: new Map<string, number>(),
+      exceedsLimit: false,
+    };
+    written.policy = current;
+    this.#policies.set(resource, written);
+    this.#apply(resource, () => this.#untilChanged(resource, this.#write(resource, written)));
   }
 
   #removeReference(group: string, resource: string): void {
@@ -221,80 +235,77 @@ export class PolicyCIDRTable {
     for (const { group, except } of groups) yield* remainders(this.#groups.get(group) ?? NO_CIDRS, except);
   }
 
-  /** Returns the current CIDRs of a policy, at most one more than the limit. */
-  #cidrsOf(policy: PolicyCIDRs): Map<string, number> {
-    const cidrs = new Map<string, number>();
-    for (const text of this.#textsOf(policy)) {
-      cidrs.set(text, (cidrs.get(text) ?? 0) + 1);
-      if (cidrs.size > MAX_CIDRS) break;
-    }
-    return cidrs;
-  }
-
   /** Drops the CIDR above the limit. Reports the policy if it did not exceed the limit before. */
-  #dropExcess(written: WrittenPolicy, cidrs: Map<string, number>): void {
+  #dropExcess(written: WrittenPolicy, policy: PolicyCIDRs, cidrs: Map<string, number>): void {
     const exceededLimit = written.exceedsLimit;
     written.exceedsLimit = cidrs.size > MAX_CIDRS;
     if (!written.exceedsLimit) return;
     const last = [...cidrs.keys()].at(-1) ?? '';
     cidrs.delete(last);
     if (exceededLimit) return;
-    const { kind, policy } = written;
     const why = `must have at most ${MAX_CIDRS} CIDRs: further CIDRs are ignored`;
-    this.#onReject(rejection('too-many', 'spec', last, why, `${kind} ${policy.id}`));
+    this.#onReject(rejection('too-many', 'spec', last, why, `${written.kind} ${policy.id}`));
   }
 
   /** Updates the labels of the CIDRs of a policy. */
-  #write(resource: string, written: WrittenPolicy): void {
-    const previous = written.cidrs;
-    const current = this.#cidrsOf(written.policy);
-    this.#dropExcess(written, current);
-    written.cidrs = current;
-    for (const cidr of current.keys()) if (!previous.has(cidr)) this.#add(resource, cidr);
-    for (const cidr of previous.keys()) if (!current.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
+  *#write(resource: string, written: WrittenPolicy): Steps {
+    const { policy, cidrs } = written;
+    const current = new Map<string, number>();
+    for (const text of policy === undefined ? [] : this.#textsOf(policy)) {
+      current.set(text, (current.get(text) ?? 0) + 1);
+      if (current.size > MAX_CIDRS) break;
+      yield;
+    }
+    if (policy !== undefined) this.#dropExcess(written, policy, current);
+    for (const [cidr, count] of current) {
+      if (!cidrs.has(cidr)) this.#add(resource, cidr);
+      cidrs.set(cidr, count);
+      yield;
+    }
+    for (const cidr of cidrs.keys()) {
+      if (!current.has(cidr)) this.#remove(resource, cidr, cidrs);
+      yield;
+    }
+    if (policy === undefined) this.#policies.delete(resource);
   }
 
-  /**
-   * Applies a change of a group to a policy. Linear in the changed CIDRs, unless the policy exceeds the limit. Ends if
-   * the policy changes in the meantime, because its CIDRs are then computed from the changed group.
-   */
-  *#writeGroup(resource: string, written: WrittenPolicy, { group, added, removed }: GroupChange): Steps {
-    const { policy } = written;
+  /** Applies a change of a group to a policy. Linear in the changed CIDRs, unless the policy exceeds the limit. */
+  *#writeGroup(resource: string, { group, added, removed }: GroupChange): Steps {
+    const written = this.#policies.get(resource);
+    if (written?.policy === undefined) return;
+    const { policy, cidrs, exceedsLimit } = written;
     function* remaindersOf(changed: CIDRsByText): Generator<string, void, void> {
       for (const { group: name, except } of policy.groups)
         if (name === group) yield* remainders(changed, except);
     }
-    const isCurrent = (): boolean => this.#policies.get(resource) === written;
-    if (!isCurrent()) return;
-    const { cidrs, exceedsLimit } = written;
     if (exceedsLimit) {
-      this.#write(resource, written);
+      yield* this.#write(resource, written);
       return;
     }
     for (const cidr of remaindersOf(added)) {
       const count = cidrs.get(cidr) ?? 0;
       if (count === 0 && cidrs.size === MAX_CIDRS) {
-        this.#write(resource, written);
+        yield* this.#write(resource, written);
         return;
       }
-      cidrs.set(cidr, count + 1);
       if (count === 0) this.#add(resource, cidr);
+      cidrs.set(cidr, count + 1);
       yield;
-      if (!isCurrent()) return;
     }
     for (const cidr of remaindersOf(removed)) {
       const remaining = (cidrs.get(cidr) ?? 0) - 1;
       if (remaining > 0) cidrs.set(cidr, remaining);
-      else {
-        cidrs.delete(cidr);
-        this.#metadata.removeMetadata(cidr, resource);
-      }
+      else this.#remove(resource, cidr, cidrs);
       yield;
-      if (!isCurrent()) return;
     }
   }
 
   #add(resource: string, cidr: string): void {
     this.#metadata.upsertMetadata(cidr, 'generated', resource, cidrLabels(cidr, this.#world));
+  }
+
+  #remove(resource: string, cidr: string, cidrs: Map<string, number>): void {
+    cidrs.delete(cidr);
+    this.#metadata.removeMetadata(cidr, resource);
   }
 }

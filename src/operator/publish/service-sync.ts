@@ -168,7 +168,7 @@ function follow(context: InputContext, objects: ServiceObjects): FollowedInputs 
     if (hasBegunToFlush || joined?.complete !== true) context.onChange();
     else {
       hasBegunToFlush = true;
-      runSteps(context.gate, services.publishWaiting(), context.onChange);
+      runSteps(context.gate, services.publishWaiting(), { onEnd: context.onChange });
     }
   };
   joined = objects.join({

@@ -106,10 +106,11 @@ class SliceKeys {
       return;
     }
     this.#reviews++;
-    runSteps(gate, steps, () => {
+    const onEnd = (): void => {
       this.#reviews--;
       onChange();
-    });
+    };
+    runSteps(gate, steps, { onEnd });
   }
 
   *#reviewSteps(service: string, slices: ReadonlySet<SharedSlice>): Generator<undefined, void, void> {

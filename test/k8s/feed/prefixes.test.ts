@@ -158,7 +158,9 @@ describe('the CIDRs of policies', () => {
     const CIDRS = Array.from({ length: 50 }, (_, n) => `10.0.${n}.0/24`);
 
     /** A world with a group to which many policies refer, all of whose labels are set. */
-    async function stepWorld(): Promise<{
+    async function stepWorld(
+      onWorld: (world: FeedWorld, metadata: RecordingMetadata) => unknown = () => {},
+    ): Promise<{
       readonly world: FeedWorld;
       readonly metadata: RecordingMetadata;
       readonly group: (...externalCIDRs: string[]) => void;
@@ -177,6 +179,7 @@ describe('the CIDRs of policies', () => {
         return next !== undefined;
       };
       const world = new FeedWorld({ metadata, gate });
+      onWorld(world, metadata);
       const group = (...externalCIDRs: string[]): void =>
         world.cluster.put('ciliumcidrgroups', { metadata: { name: 'office' }, spec: { externalCIDRs } });
       const fromCIDRSet = [{ cidrGroupRef: 'office' }];
@@ -185,13 +188,16 @@ describe('the CIDRs of policies', () => {
       group(...CIDRS);
       for (let n = 0; n < POLICIES; n++) policyOf(n);
       await world.started();
-      expect(metadata.size).toBe(CIDRS.length * (1 + POLICIES)); // the first list is applied immediately
       while (await turn());
+      expect(metadata.size).toBe(CIDRS.length * (1 + POLICIES));
       return { world, metadata, group, policyOf, turn };
     }
 
-    it('if it is replaced or deleted (regression: in one turn, 71 ms for 300 policies)', async () => {
-      const { world, metadata, group, turn } = await stepWorld();
+    /** Returns a function that makes a change, runs all turns, and returns the most labels set or removed in a turn. */
+    function longestTurn(
+      metadata: RecordingMetadata,
+      turn: () => Promise<boolean>,
+    ): (change: () => void) => Promise<number> {
       let calls = 0;
       for (const method of ['upsertMetadata', 'removeMetadata'] as const) {
         const original = metadata[method].bind(metadata) as (...args: unknown[]) => void;
@@ -200,18 +206,78 @@ describe('the CIDRs of policies', () => {
           original(...args);
         });
       }
-      const changes = [
-        () => group(...CIDRS.slice(0, 25), '192.0.2.0/24'),
-        () => world.cluster.delete('ciliumcidrgroups', 'office'),
-      ];
-      for (const [index, change] of changes.entries()) {
+      return async (change) => {
+        calls = 0;
         change();
         let longest = calls;
-        for (let before = 0; await turn(); longest = Math.max(longest, calls - before)) before = calls;
-        expect(longest).toBeLessThanOrEqual(256);
-        expect(metadata.size).toBe(index === 0 ? 26 * (1 + POLICIES) : 0);
-        calls = 0;
-      }
+        for (let before = calls; await turn(); before = calls) longest = Math.max(longest, calls - before);
+        return longest;
+      };
+    }
+
+    it('if it is replaced or deleted (regression: in one turn, 71 ms for 300 policies)', async () => {
+      const { world, metadata, group, turn } = await stepWorld();
+      const longest = longestTurn(metadata, turn);
+      expect(await longest(() => group(...CIDRS.slice(0, 25), '192.0.2.0/24'))).toBeLessThanOrEqual(256);
+      expect(metadata.size).toBe(26 * (1 + POLICIES));
+      expect(await longest(() => world.cluster.delete('ciliumcidrgroups', 'office'))).toBeLessThanOrEqual(
+        256,
+      );
+      expect(metadata.size).toBe(0);
+    });
+
+    it('as those of a policy of many CIDRs (regression: 65,536 CIDRs in one turn)', async () => {
+      const { world, metadata, policyOf, turn } = await stepWorld();
+      const longest = longestTurn(metadata, turn);
+      const before = metadata.size;
+      const fromCIDR = Array.from({ length: 2_000 }, (_, n) => `10.${n >> 8}.${n & 255}.0/25`);
+      expect(await longest(() => policyOf(POLICIES, { ingress: [{ fromCIDR }] }))).toBeLessThanOrEqual(256);
+      expect(metadata.size).toBe(before + 2_000);
+      const ingress = [{ fromCIDR: fromCIDR.slice(1) }];
+      expect(await longest(() => policyOf(POLICIES, { ingress }))).toBe(1);
+      expect(metadata.size).toBe(before + 1_999);
+      const remove = (): void => world.cluster.delete('ciliumnetworkpolicies', `p${POLICIES}`, 'shop');
+      expect(await longest(remove)).toBeLessThanOrEqual(256);
+      expect(metadata.size).toBe(before);
+    });
+
+    it('also if a policy exceeds the limit (regression: its CIDRs were written in one turn)', async () => {
+      const { world, metadata, policyOf, turn } = await stepWorld();
+      const except = Array.from({ length: 1_000 }, (_, n) => `fd00:${(n * 64).toString(16)}::1`);
+      const fromCIDRSet = [{ cidrGroupRef: 'lab', except }];
+      policyOf(POLICIES, { ingress: [{ fromCIDRSet }] });
+      while (await turn());
+      const before = metadata.size;
+      const longest = longestTurn(metadata, turn);
+      const lab = (externalCIDRs: readonly string[]) => () =>
+        world.cluster.put('ciliumcidrgroups', { metadata: { name: 'lab' }, spec: { externalCIDRs } });
+      expect(await longest(lab(['fd00::/16']))).toBeLessThanOrEqual(256);
+      expect(metadata.size).toBe(before + 1 + 65_536);
+      expect(await longest(lab(['192.0.2.0/24']))).toBeLessThanOrEqual(256);
+      expect(metadata.size).toBe(before + 2);
+    });
+
+    it('until the feed is stopped (regression: the remaining steps ran)', async () => {
+      const { world, metadata, group, turn } = await stepWorld();
+      group();
+      await turn();
+      await world.feed.stop();
+      const { size } = metadata;
+      while (await turn());
+      expect([size, metadata.size]).toEqual([expect.any(Number), size]);
+      expect(size).toBeGreaterThan(0);
+    });
+
+    it('before the list is complete, so that a caller that waits for it finds all labels', async () => {
+      const sizes = new Map<string, number>();
+      const { metadata } = await stepWorld(({ feed }, said) =>
+        feed.onChange((name) => {
+          const isComplete = feed.progressOf(name)?.synced === true;
+          if (isComplete && !sizes.has(name)) sizes.set(name, said.size);
+        }),
+      );
+      expect(sizes.get('ciliumnetworkpolicies')).toBe(metadata.size);
+      expect(sizes.get('ciliumcidrgroups')).toBe(metadata.size);
     });
 
     it('also after the metadata has thrown (regression: no later change of a group was applied)', async () => {
