@@ -85,6 +85,36 @@ it('changes during the question are not part of its answer', async () => {
   expect(writes).toBeGreaterThan(2000);
 });
 
+it('changes by another callback of the turn of the gate are not part of its answer (regression: they were)', async () => {
+  const clock = new ManualClock();
+  const cache = new IPCache();
+  const key = (i: number): string => `10.0.${i >> 8}.${i & 255}`;
+  let turns = 0;
+  const gate = new TurnGate({
+    clock,
+    weightPerTurn: 1,
+    nextTurn: (callback) =>
+      setImmediate(() => {
+        callback();
+        // Runs after the promise of the query has resolved, like the work of other producers that wait at the gate.
+        queueMicrotask(() => {
+          for (let i = turns++ % 40; i < 2000; i += 40) cache.upsert(key(i), { source: 'k8s', identity: 7 });
+        });
+      }),
+  });
+  const history = new History({ ipcache: cache, clock, gate });
+  for (let i = 0; i < 2000; i++) cache.upsert(key(i), { source: 'k8s', identity: 1 });
+  history.start();
+  clock.advance(1);
+  const at = clock.wallTime();
+  const copy = visibleOf(cache);
+  clock.advance(1);
+  for (let i = 0; i < 2000; i++) cache.upsert(key(i), { source: 'kvstore', identity: 6 });
+  clock.advance(1);
+  expect(await visibleAt(cache, history, at)).toEqual(copy);
+  expect(turns).toBeGreaterThan(20);
+});
+
 it('many changes during the question are added in several turns (regression: all in one)', async () => {
   const clock = new ManualClock();
   const cache = new IPCache();

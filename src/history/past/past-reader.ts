@@ -169,22 +169,23 @@ export class PastReader {
     const requested = await reading.pointOf(when);
     const { point } = requested;
     const life = point && reading.lifeOf(point);
-    if (point === undefined || life?.isLive !== true) return 'earlier';
+    const log = this.#options.log();
+    if (point === undefined || life?.isLive !== true || log === undefined) return 'earlier';
     const { ipcache } = this.#options;
     const changed = new ChangedPrefixes((key) => ipcache.claimsOf(key));
     await this.#addOlder(reading, changed, point, maxKeys);
     if (changed.size > maxKeys) return 'too-many';
     const prefixes = new Map<string, VisibleClaim | undefined>();
-    let next = await this.#addLater(reading, changed, reading.nextSequence);
-    for (const [prefix, claim] of changed.visible()) {
-      prefixes.set(prefix, claim);
-      if (prefixes.size % PREFIXES_PER_SLICE !== 0) continue;
-      await reading.pass();
-      next = await this.#addLater(reading, changed, next);
+    const visible = changed.visible();
+    let next = reading.nextSequence;
+    for (let isDone = false; !isDone; ) {
+      next = addLater(log, reading, changed, next);
+      // No change may be missing here, because the current claims include all changes.
+      if (next === log.nextSequence) isDone = addSlice(visible, prefixes);
+      if (!isDone) await reading.pass();
     }
-    const log = this.#options.log();
     // Changes may have been lost since the query began.
-    const reason = requested.reason ?? reading.lostReason ?? (log && uncertaintyAt(log, point));
+    const reason = requested.reason ?? reading.lostReason ?? uncertaintyAt(log, point);
     const certainty = { certain: reason === undefined, reason, retained: reading.retained };
     return { at: life.clock.wallOf(point.lifeMs), ...certainty, prefixes };
   }
@@ -207,29 +208,6 @@ export class PastReader {
       }
       if (changed.size > maxKeys) return;
     }
-  }
-
-  /**
-   * Adds the changes that were recorded since the query began, from a sequence number on, because the current claims
-   * include them. Resolves to the next sequence number, in the turn in which no change is missing.
-   */
-  async #addLater(reading: Reading, changed: ChangedPrefixes, from: number): Promise<number> {
-    const log = this.#options.log();
-    if (log === undefined) return from;
-    const register = prefixRegister();
-    let next = from;
-    while (next < log.nextSequence) {
-      const segment = log.segments.find(({ endSequence }) => endSequence > next);
-      if (segment === undefined) break;
-      if (segment.firstSequence > next) reading.isLost = true;
-      for (const { position, kind, sequence } of segment.headsFrom(next)) {
-        if (kind === KIND.prefix) changed.addNewer(...claimChange(segment, position, register));
-        next = sequence + 1;
-        if (next % LATER_PER_SLICE === 0) break;
-      }
-      if (next % LATER_PER_SLICE === 0) await reading.pass();
-    }
-    return next;
   }
 
   /**
@@ -445,6 +423,39 @@ function claimChange(
 ): readonly [key: string, change: ClaimChange] {
   const change = segment.claimAt(position, register);
   return [formatKey(register), change];
+}
+
+/**
+ * Adds at most {@link LATER_PER_SLICE} changes that were recorded since the query began, from a sequence number on.
+ * Returns the next sequence number.
+ */
+function addLater(log: ChangeLog, reading: Reading, changed: ChangedPrefixes, from: number): number {
+  const register = prefixRegister();
+  let next = from;
+  let added = 0;
+  for (const segment of log.segments) {
+    if (segment.endSequence <= next) continue;
+    if (segment.firstSequence > next) reading.isLost = true;
+    for (const { position, kind, sequence } of segment.headsFrom(next)) {
+      if (kind === KIND.prefix) changed.addNewer(...claimChange(segment, position, register));
+      next = sequence + 1;
+      if (++added === LATER_PER_SLICE) return next;
+    }
+  }
+  return next;
+}
+
+/** Adds the next {@link PREFIXES_PER_SLICE} prefixes. Returns true if there are no more. */
+function addSlice(
+  visible: Iterator<readonly [string, VisibleClaim | undefined], void, void>,
+  prefixes: Map<string, VisibleClaim | undefined>,
+): boolean {
+  for (let i = 0; i < PREFIXES_PER_SLICE; i++) {
+    const { value } = visible.next();
+    if (value === undefined) return true;
+    prefixes.set(...value);
+  }
+  return false;
 }
 
 /** Accepts a bound of a range. NaN would exclude all records. */
