@@ -220,6 +220,7 @@ class Search {
     const name = this.#lower;
     for (const { name: cluster } of this.#model.status().clusters)
       this.#add('cluster', cluster, matchOf(cluster, name));
+    for (const _ of ipcache.podsOf(name, 1)) this.#add('namespace', name, 'exact');
     yield* this.#compareSome(ipcache.namespaces(), 'namespace', (namespace) =>
       this.#add('namespace', namespace, matchOf(namespace, name)),
     );
@@ -298,8 +299,8 @@ function partialLabelMatch({ key, value }: Label, text: string): SearchMatch | u
 /**
  * Searches all objects for a text: an IP, a CIDR or the start of an IPv4 address, the number or a label of an identity,
  * and a part of the name of a cluster, namespace, service, node or pod, in any case of letters. Exact keys, except
- * labels and namespaces, are always found. Names are compared up to {@link MAX_COMPARED}. `limit` is the maximum number
- * of results of each kind. `run` runs the steps of the search; each takes less than a millisecond.
+ * labels and namespaces without pods, are always found. Names are compared up to {@link MAX_COMPARED}. `limit` is the
+ * maximum number of results of each kind. `run` runs the steps of the search; each takes less than a millisecond.
  */
 export async function search(
   model: SearchModel,

@@ -244,6 +244,16 @@ describe('search', () => {
     expect([truncated, groups.map(({ kind, total }) => [kind, total])]).toEqual([true, [['node', 1]]]);
   });
 
+  it('finds the exact name of a namespace beyond those that it compares (regression: not found)', async () => {
+    const model = new TestModel();
+    const k8s = { namespace: 'last', podName: 'web', namedPorts: new Map() };
+    model.ipcache.upsert('10.0.0.1', { identity: 1234, source: 'k8s', k8s });
+    const others = Array.from({ length: MAX_COMPARED.namespace }, (_, at) => `team-${at}`);
+    Object.assign(model.ipcache, { namespaces: () => [...others, 'last'] });
+    expect(await found('Last', model)).toEqual(['namespace last exact']);
+    expect(await search(model, run, 'las', 8)).toMatchObject({ truncated: true, groups: [] });
+  });
+
   it('compares at most 2,048 namespaces in one step (regression: all, 30 ms for 100,000)', async () => {
     const model = new TestModel();
     let compared = 0;
