@@ -77,18 +77,12 @@ function firstOf(
   compare: (a: Candidate, b: Candidate) => number,
 ): readonly Candidate[] {
   const first: Candidate[] = [];
-  for (let i = 0, j = 0; first.length < MAX_SORTED; ) {
-    const x = a[i];
-    const y = b[j];
-    if (x !== undefined && (y === undefined || compare(x, y) <= 0)) {
-      first.push(x);
-      i++;
-    } else if (y !== undefined) {
-      first.push(y);
-      j++;
-    } else break;
+  let taken = 0;
+  for (const next of b) {
+    for (let x = a[taken]; x !== undefined && compare(x, next) <= 0; x = a[++taken]) first.push(x);
+    first.push(next);
   }
-  return first;
+  return first.concat(a.slice(taken)).slice(0, MAX_SORTED);
 }
 
 /**
