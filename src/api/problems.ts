@@ -182,7 +182,7 @@ function* datapathProblems({
       yield {
         severity,
         subject: `table ${name}`,
-        text: `${counted(failing, 'key')} cannot be written, ${noRoom} without room.`,
+        text: `${counted(failing + noRoom, 'key')} cannot be written: ${failing} failed, ${noRoom} without room.`,
         remedy: 'Run dpcache datapath status: it prints the reason for each key.',
       };
   for (const { name, state, missing } of parts)

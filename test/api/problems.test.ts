@@ -209,7 +209,11 @@ describe('the problems of a status', () => {
     [
       'a degraded table',
       { datapath: { ...DATAPATH, tables: [TABLE, { ...TABLE, name: 'nodes', state: 'in-sync' }] } },
-      { severity: 'error', subject: 'table ipcache', text: '3 keys cannot be written, 2 without room.' },
+      {
+        severity: 'error',
+        subject: 'table ipcache',
+        text: '5 keys cannot be written: 3 failed, 2 without room.',
+      },
     ],
     [
       'an unavailable part of the datapath',
