@@ -173,7 +173,7 @@ export class TableComparison {
 
   #judge(entry: TableEntry, truth: KnownPrefix | undefined): Verdict {
     if (truth === undefined) return this.#judgeUnknown(entry);
-    const same = [truth, ...(truth.others ?? [])].find((value) => sameIdentity(entry, value, truth));
+    const same = [truth, ...(truth.claims ?? [])].find((value) => sameIdentity(entry, value, truth));
     if (same !== undefined) return truth.kind === 'endpoint' ? this.#judgeHost(entry, same) : 'equal';
     if (isLocal(entry.identity) && isLocal(truth.identity)) return 'local-identity';
     return truth.identity === unmanaged ? 'unfinished' : 'identity';

@@ -13,8 +13,8 @@ export interface KnownPrefix extends PrefixValue {
   readonly kind: 'endpoint' | 'node' | 'other';
   /** `namespace/name` of the pod, or the name of the node; empty if there is neither. */
   readonly name: string;
-  /** Values of further objects with the same address; undefined if there are none. */
-  readonly others?: readonly PrefixValue[] | undefined;
+  /** Values of all objects with this address; undefined if there is only one. */
+  readonly claims?: readonly PrefixValue[] | undefined;
 }
 
 /** A node of the sources. */

@@ -46,15 +46,15 @@ export interface Claimant extends PrefixValue {
 export interface TruthOptions {
   readonly clusterName: string;
   readonly clusterID: number;
-  /** The kind that has the endpoints. */
+  /** The kind that has the identities of pods. */
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
-  /** The kind that has the endpoints of services. `cilium sysdump` writes Endpoints. */
+  /** The kind that has the backends of services. `cilium sysdump` writes Endpoints. */
   readonly serviceEndpoints: 'endpointslices' | 'endpoints';
   readonly onReject: (rejection: Rejection) => void;
 }
 
-/** Name of the local node. No node has it, so that all nodes are remote. */
-const OBSERVER = 'no node: an observer of all';
+/** Name of the local node. It is not a valid name, so that all nodes of the archive are remote. */
+const NO_LOCAL_NODE = 'no local node';
 
 /** Number of objects applied in one call. */
 const BATCH = 256;
@@ -77,7 +77,7 @@ export class TruthBuilder {
   readonly #feed: KubernetesFeed;
   /** By the plural of the kind. */
   readonly #lists = new Map<string, ObjectList>();
-  /** The objects that contain each address; by their text if there are several. */
+  /** The object that contains each address; if there are several, all of them by {@link Claimant.object}. */
   readonly #claimants = new Map<string, Claimant | Map<string, Claimant>>();
   /** Creation times by prefix. */
   readonly #createdAt = new Map<string, number>();
@@ -97,7 +97,7 @@ export class TruthBuilder {
       ipcache: this.#ipcache,
       clock,
       clusterName,
-      localNodeName: OBSERVER,
+      localNodeName: NO_LOCAL_NODE,
       onReject,
       remoteNodeIdentities: true,
       encryption: false,
@@ -109,7 +109,7 @@ export class TruthBuilder {
       source: NO_SOURCE,
       clusterName,
       clusterID,
-      nodeName: OBSERVER,
+      nodeName: NO_LOCAL_NODE,
       clock,
       ipcache: this.#ipcache,
       services: this.#services,
@@ -127,7 +127,7 @@ export class TruthBuilder {
     }
   }
 
-  /** Adds an object. Other kinds are ignored. */
+  /** Counts an object, and uses it if its kind is needed. */
   add({ kind, object }: DumpedObject): void {
     this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
     const list = this.#lists.get(PLURALS.get(kind) ?? '');
@@ -205,10 +205,10 @@ export class TruthBuilder {
           const { identity, hostIP, k8s } = entry;
           const address = prefix.slice(0, prefix.indexOf('/'));
           const claimants = this.#claimants.get(address);
-          const others = claimants instanceof Map ? [...claimants.values()] : undefined;
+          const claims = claimants instanceof Map ? [...claimants.values()] : undefined;
           const pod = k8s && `${k8s.namespace}/${k8s.podName}`;
           const kind = pod === undefined ? 'node' : 'endpoint';
-          prefixes.set(prefix, { identity, hostIP, kind, name: pod ?? nodeOf.get(address) ?? '', others });
+          prefixes.set(prefix, { identity, hostIP, kind, name: pod ?? nodeOf.get(address) ?? '', claims });
         }
       },
     });
@@ -327,7 +327,10 @@ export class TruthBuilder {
   }
 }
 
-/** Adds an object. A missing uid or resource version is added, because a printed list may lack them. */
+/**
+ * Adds an object that an agent requests. A missing uid or resource version is added, because a printed list may lack
+ * them.
+ */
 function addToList(list: ObjectList, object: Readonly<Record<string, unknown>>): void {
   const fields = fieldsOf(object)?.map('metadata');
   if (fields === undefined || !matchesLabels(list.selector, fields.strings('labels'))) return;
