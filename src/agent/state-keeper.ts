@@ -118,7 +118,7 @@ export class StateKeeper {
   releaseRestoredOffers(cluster: string): void {
     const { log } = this.#options;
     this.restoration.releaseOffers(cluster).catch((error: unknown) => {
-      log.error({ err: error, cluster }, `cluster ${cluster}: cannot remove the restored state`);
+      log.error({ err: error, cluster }, `cluster ${cluster}: cannot remove the restored services`);
     });
   }
 

@@ -12,7 +12,7 @@ import type { PastClaim, PrefixRecord } from './types.ts';
 export interface RecordPlace {
   readonly segment: Segment;
   readonly position: number;
-  /** Milliseconds since the life began. */
+  /** Milliseconds since the life (the run of the agent) began. */
   readonly ms: number;
 }
 
@@ -50,7 +50,7 @@ function claimName(key: string, writer: ClaimWriter): string {
 
 interface DatedClaim {
   readonly claim: CompleteClaim;
-  /** Time of the change that ended the claim; undefined if the claim is live, or ended before the moment. */
+  /** Time of the change that ended the claim, if this change is after the moment. */
   readonly until: number | undefined;
 }
 
@@ -90,8 +90,9 @@ export class PastState {
   }
 
   /**
-   * Processes a change at or before the moment. Of the changes of a claim, the newest has set it. Returns true if the
-   * starts of all claims of the moment are known, so that older changes are not needed.
+   * Processes a change at or before the moment. The first change of a claim that is passed is its newest, thus
+   * its start. Returns true if the starts of all claims of the moment are known, so that older changes are not
+   * needed.
    */
   findStarts(change: TimelineChange): boolean {
     const claims = this.#claimsAtMoment();

@@ -196,7 +196,7 @@ it('restored services that are not removed are an error in the log', async () =>
   keeper.releaseRestoredOffers('baltic');
   await settle();
   expect(release).toHaveBeenCalledWith('baltic');
-  expect(logged).toEqual(['error cluster baltic: cannot remove the restored state: busy']);
+  expect(logged).toEqual(['error cluster baltic: cannot remove the restored services: busy']);
 });
 
 describe('a checkpoint', () => {

@@ -49,8 +49,8 @@ const decoder = new TextDecoder();
 const RECORDS_HEAD_BYTES = 12;
 /** Size of the number at the end of the payload of the last frame, which is the length of this payload. */
 const LENGTH_BYTES = 4;
-/** Number of lists after the JSON in the last frame. */
-const LISTS_AFTER_JSON = 7;
+/** Number of lists in the last frame, the JSON included. */
+const LISTS = 8;
 
 export function headBytes(head: SegmentHead, checksum: Checksum): Uint8Array {
   const frame = frameOf(FRAME.head, [encoder.encode(JSON.stringify(head))], checksum);
@@ -73,8 +73,8 @@ export function recordsFrame(
 }
 
 /**
- * Returns the last frame of a complete segment: lengths of the lists │ JSON │ lists of the index │ length of all
- * these.
+ * Returns the last frame of a complete segment: lengths of the lists │ the lists, of which the first is JSON │ length
+ * of all these.
  */
 export function endFrame(
   segment: Segment,
@@ -138,7 +138,8 @@ export function readHead(
     startMs: number('startMs'),
     maxBytes: number('maxBytes'),
   };
-  if (head.maxBytes > MAX_STORED_BYTES) throw new DamagedError(`a segment has ${head.maxBytes} bytes`);
+  if (head.maxBytes > MAX_STORED_BYTES)
+    throw new DamagedError(`maxBytes is ${head.maxBytes}, above ${MAX_STORED_BYTES}`);
   return { head, end: frame.end };
 }
 
@@ -275,10 +276,10 @@ interface EndLists {
 
 function listsOf(payload: Uint8Array): EndLists {
   const view = new DataView(payload.buffer, payload.byteOffset, payload.length);
-  const start = 4 * (LISTS_AFTER_JSON + 1);
+  const start = 4 * LISTS;
   if (payload.length < start) throw new DamagedError('the last frame is too short');
   let at = start;
-  const lists = Array.from({ length: LISTS_AFTER_JSON + 1 }, (_, index) => {
+  const lists = Array.from({ length: LISTS }, (_, index) => {
     const length = view.getUint32(4 * index);
     const list = payload.subarray(at, at + length);
     if (list.length !== length) throw new DamagedError('the last frame is too short');
@@ -301,7 +302,8 @@ function factsIn(
   { json, lengths4, lengths6, filter }: EndLists,
   bytes: number,
 ): StoredFacts {
-  if (lengths4.length !== LENGTHS || lengths6.length !== LENGTHS) throw new DamagedError('invalid lengths');
+  if (lengths4.length !== LENGTHS || lengths6.length !== LENGTHS)
+    throw new DamagedError('lengths4 or lengths6 has another length');
   if (!isPowerOfTwo(filter.length)) throw new DamagedError('an invalid filter');
   const fields = parseFields(json);
   const number = (name: string): number => numberField(fields, name);
@@ -361,12 +363,12 @@ function numberField(fields: Readonly<Record<string, unknown>>, name: string): n
 }
 
 function readState({ pieces, spans }: Readonly<Record<string, unknown>>): LifeState {
-  const list = (value: unknown): readonly Readonly<Record<string, unknown>>[] => {
-    if (!Array.isArray(value)) throw new DamagedError('not a list');
+  const list = (name: string, value: unknown): readonly Readonly<Record<string, unknown>>[] => {
+    if (!Array.isArray(value)) throw new DamagedError(`${name} is not a list`);
     return value as readonly Readonly<Record<string, unknown>>[];
   };
   return {
-    pieces: list(pieces).map((piece) => {
+    pieces: list('pieces', pieces).map((piece) => {
       const times = { ms: numberField(piece, 'ms'), sinceMs: numberField(piece, 'sinceMs') };
       const { offset, low, high } = piece;
       if (typeof offset !== 'number') throw new DamagedError('offset is not a number');
@@ -374,7 +376,7 @@ function readState({ pieces, spans }: Readonly<Record<string, unknown>>): LifeSt
         ? { ...times, offset, low, high }
         : { ...times, offset };
     }),
-    spans: list(spans).map((span) => {
+    spans: list('spans', spans).map((span) => {
       const reason = UNCERTAINTIES.find((one) => one === span['reason']);
       if (reason === undefined) throw new DamagedError('an unknown reason');
       const toMs = span['toMs'] === undefined ? undefined : numberField(span, 'toMs');

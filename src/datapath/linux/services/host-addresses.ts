@@ -65,18 +65,18 @@ export class HostAddresses implements Disposable {
     return this.#all.has(address);
   }
 
-  /** Returns a problem if the last read failed, and one for each function that failed with the current addresses. */
+  /** Returns a problem if the last read failed, and one for each listener that failed with the current addresses. */
   problems(): readonly string[] {
     return [
       ...(this.#failure === undefined ? [] : [`cannot read the addresses of this host: ${this.#failure}`]),
-      ...this.#listenerFailures.map((reason) => `cannot follow the addresses of this host: ${reason}`),
+      ...this.#listenerFailures.map((reason) => `cannot apply the addresses of this host: ${reason}`),
     ];
   }
 
   /** Calls `onChange` with all addresses after each change, until the result is called. */
   follow(onChange: (addresses: AddressesByFamily) => void): Unsubscribe {
     this.#listeners.add(onChange);
-    this.#subscription ??= this.#monitor.onEvents(() => this.#readEvents());
+    this.#subscription ??= this.#monitor.onEvents(() => this.#onEvents());
     return unsubscribeOnce(() => this.#listeners.delete(onChange));
   }
 
@@ -87,7 +87,7 @@ export class HostAddresses implements Disposable {
   }
 
   /** Discards the events and schedules a read of all addresses. */
-  #readEvents(): void {
+  #onEvents(): void {
     try {
       while (this.#monitor.events() !== undefined);
     } catch (error) {

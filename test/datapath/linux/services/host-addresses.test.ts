@@ -127,7 +127,7 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
       clock.advance(100);
     };
     await change('192.0.2.7/24');
-    expect(addresses.problems()).toEqual(['cannot follow the addresses of this host: no memory']);
+    expect(addresses.problems()).toEqual(['cannot apply the addresses of this host: no memory']);
     expect([calls, clock.pending]).toEqual([['127.0.0.1 192.0.2.7'], 0]);
     fails = false;
     await change('192.0.2.8/24');
