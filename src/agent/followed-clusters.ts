@@ -136,12 +136,13 @@ export class FollowedClusters {
       heartbeat: cluster.heartbeat,
       lastFailureAt: isoTime(cluster.lastFailure?.at),
       keys: Object.fromEntries(counts),
-      ...progressOf(watchesOf(cluster)),
+      ...readProgress(watchesOf(cluster)),
     };
   }
 }
 
-function progressOf(watches: readonly WatchStatus[]): ReadProgress {
+/** Returns how far the watches have read. */
+function readProgress(watches: readonly WatchStatus[]): ReadProgress {
   if (watches.length === 0) return {};
   const revision = Math.max(...watches.map(({ nextRevision }) => nextRevision)) - 1;
   return {
@@ -168,7 +169,7 @@ function storeDocument(
     failures: watch?.failures ?? 0,
     lastFailure: watch?.lastFailure?.message,
     lastFailureAt: isoTime(watch?.lastFailure?.at),
-    ...progressOf(watch === undefined ? [] : [watch]),
+    ...readProgress(watch === undefined ? [] : [watch]),
   };
 }
 

@@ -65,7 +65,7 @@ export class ChangeFeed {
   readonly #keys: (string | undefined)[];
   /**
    * Maps each key to its latest revision among the changes of a generation, oldest generation first. A generation is
-   * deleted as a whole, because the loss of single keys would rebuild a table again and again.
+   * deleted as a whole, because a map from which single keys are deleted is rehashed again and again.
    */
   readonly #generations: Readonly<Record<ChangeType, Map<string, number>>>[] = [];
   readonly #changesPerGeneration: number;

@@ -10,7 +10,7 @@ type ComparedFields = ComparedDocument['fields'];
 
 /**
  * Yields the documents for the comparison of two agents. For each service: its definition with the backends of the
- * local cluster (group `services`), and the offer of each remote cluster (`services baltic`). For each cluster: its
+ * local cluster (writer `services`), and the offer of each remote cluster (`services baltic`). For each cluster: its
  * nodes (`nodes baltic`). Sources are omitted, because they may differ. Services and nodes may change during the
  * iteration.
  */
@@ -22,7 +22,7 @@ export function* comparedDocuments(
   for (const state of model.services.states()) yield* serviceDocuments(state, model);
 }
 
-/** Returns true if a group of a digest is of services or nodes. */
+/** Returns true if a writer of a digest is the name of a group of services or nodes. */
 export function isDocumentGroup(writer: string): boolean {
   return /^(services|nodes)( |$)/.test(writer);
 }
@@ -57,8 +57,8 @@ function localFields(
 }
 
 /**
- * Returns the texts of different backends: several slices may offer the same one. Omits the cluster, which is in the
- * name of the group.
+ * Returns the backends as texts, each once, because several slices may offer the same one. Omits the cluster, which is
+ * in the name of the group.
  */
 function backendField(backends: readonly Backend[]): ComparedFields {
   const texts = backends.map((backend) => {

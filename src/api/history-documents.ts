@@ -56,7 +56,7 @@ export interface HistoryRecordDocument {
 export interface HistoryDocument {
   readonly items: readonly HistoryRecordDocument[];
   readonly retained: RetainedDocument;
-  /** True if there are older records. A request with the last sequence number as `after` returns them. */
+  /** True if there are older records. A request with the sequence number of the last item as `after` returns them. */
   readonly more: boolean;
   /** Number of retained changes of all keys. */
   readonly changes: number;
@@ -143,7 +143,7 @@ export function pastExplanation(moment: PrefixMoment, model: ReadModel): Explana
   };
 }
 
-function pastOfDocument(moment: DocumentMoment): PastDocument {
+function pastDocumentOfObject(moment: DocumentMoment): PastDocument {
   return pastDocument({ ...moment, effectiveSince: moment.since, effectiveUntil: moment.until });
 }
 
@@ -179,7 +179,7 @@ export function pastService(moment: DocumentMoment, name: string, at: string): E
   for (const { cluster = '' } of backends) clusters.set(cluster, (clusters.get(cluster) ?? 0) + 1);
   return {
     ...fields,
-    past: pastOfDocument(moment),
+    past: pastDocumentOfObject(moment),
     explain: {
       ready: true,
       announced: true,
@@ -195,7 +195,7 @@ export function pastService(moment: DocumentMoment, name: string, at: string): E
 export function pastNode(moment: DocumentMoment, name: string, at: string): ExplainedNodeDocument {
   const fields = retainedFields(moment, name, at) as unknown as NodeDocument; // recorded as a document
   const explain = { claims: [fields], heldBack: false, lostAddresses: [] };
-  return { ...fields, past: pastOfDocument(moment), explain };
+  return { ...fields, past: pastDocumentOfObject(moment), explain };
 }
 
 export function recordDocument(record: HistoryRecord): HistoryRecordDocument {
@@ -265,7 +265,7 @@ export function whenParameter(history: History, field: string, text: string, now
 /** Returns the problem of a list of an earlier moment that cannot be produced. */
 export function notListedProblem(retained: RetainedInterval): ProblemError {
   const detail =
-    'The moment is not retained, or is before the start of this agent: of such a moment, only single objects can be queried.';
+    'The moment is not retained, or is before the start of this agent. Before the start, only single objects can be queried.';
   return new ProblemError('not-retained', detail, { retained: retainedDocument(retained) });
 }
 

@@ -14,7 +14,7 @@ const MAX_SHOWN = 200;
 /** The kinds of records, as values of the filter. */
 const TYPES = ['prefix', 'service', 'node', 'mark'] as const;
 
-/** Returns a change of the feed as a record. Without a history, the old value is not known. */
+/** Returns a change of the feed as a record. The feed has no old values, so each put is shown as `changed`. */
 function recordOf({ revision, at, type, kind, key, value }: ChangeDocument): HistoryRecordDocument {
   return {
     sequence: revision,
@@ -62,7 +62,7 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
   const { records, problem } = useRecords();
   const [paused, setPaused] = useState<readonly HistoryRecordDocument[]>();
   const parameter = (name: string): string => parameters.get(name) ?? '';
-  // `ip` is the name of the API for prefixes; an address may contain it.
+  // The API names prefixes `ip`, and a URL of this page may contain this name.
   const kind = parameter('type') === 'ip' ? 'prefix' : parameter('type');
   const sign = parameter('change');
   const contains = parameter('contains');

@@ -30,7 +30,7 @@ export class WatchCache {
     return this.idleProgress ? this.version : this.#store.lastWrite(resource, this.version);
   }
 
-  /** Stops updates until it is released. */
+  /** Stops updates until {@link WatchCache.release}. */
   hold(): void {
     this.#held ??= { version: this.#store.version, writes: [] };
   }
@@ -41,7 +41,7 @@ export class WatchCache {
     for (const write of writes) this.#publish(write);
   }
 
-  /** Rebuilds the cache from the store. */
+  /** Ends a hold without publishing the held writes, because it simulates a restart, which ends all watches. */
   reset(): void {
     this.#held = undefined;
   }

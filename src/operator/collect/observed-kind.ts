@@ -63,7 +63,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     signal.addEventListener('abort', leave, { once: true });
   }
 
-  /** Calls `listener` with the events until the signal fires; with no events after each list except the first. */
+  /** Calls `listener` with each batch of events, and with an empty batch after each relist, until the signal fires. */
   listen(listener: (events: readonly ResourceEvent[]) => void, signal: AbortSignal): void {
     if (signal.aborted) return;
     this.#listeners.add(listener);

@@ -21,7 +21,7 @@ const METADATA: Shape = {
 
 /** Returns a value with only the fields of a shape. */
 function trimmed(value: unknown, shape: true | Shape): unknown {
-  // Values of a wrong type are kept, so that they are rejected by name.
+  // Values of a wrong type are kept, so that the parser rejects them and names their field.
   if (shape === true || !isObjectOrList(value)) return value;
   if (Array.isArray(value)) return value.map((item) => trimmed(item, shape));
   const kept: Record<string, unknown> = {};
@@ -40,7 +40,7 @@ export function trimTo(shape: Shape): (object: KubernetesObject) => KubernetesOb
   const { metadata, ...rest } = shape;
   const metadataShape = { ...METADATA, ...(typeof metadata === 'object' ? metadata : {}) };
   return (object) =>
-    // Its input is an object, and the four required fields of the metadata are kept.
+    // The casts hold: the object is trimmed to an object, and METADATA keeps the checked fields of the metadata.
     Object.assign(trimmed(object, rest) as Record<string, unknown>, {
       metadata: trimmed(object.metadata, metadataShape) as KubernetesObject['metadata'],
     });
