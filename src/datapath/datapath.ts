@@ -1,3 +1,4 @@
+import { disposeOnError } from '../base/dispose-on-error.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { deferred } from '../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
@@ -78,28 +79,29 @@ export function connectDatapath(
 ): DatapathConnection {
   const guard = new CallbackGuard(onListenerFault);
   const { nodes, ipcache, services } = datapath;
-  const endNodes =
-    nodes && engines.nodes.subscribe(nodes, { ...datapath.nodeOptions, previous: previous.nodes });
-  const parts = [
-    ipcache && connectIPCache(ipcache, engines.ipcache, previous.ipcache, guard),
-    services && connectServices(services, engines.services, previous.services, guard),
-  ].filter((part) => part !== undefined);
-  let isOver = false;
   const inputsComplete = deferred();
-  const endInputs = engines.services.subscribe({
-    onEvents: () => {},
-    onInputsComplete: inputsComplete.resolve,
-  });
+  const parts: Part[] = [];
+  let endNodes: Unsubscribe | undefined;
+  let endInputs: Unsubscribe | undefined;
+  let isOver = false;
   const end = unsubscribeOnce(() => {
     isOver = true;
-    endInputs();
+    endInputs?.();
     for (const part of parts.toReversed()) part.end();
     endNodes?.();
     inputsComplete.resolve();
   });
+  disposeOnError([end], () => {
+    if (nodes !== undefined)
+      endNodes = engines.nodes.subscribe(nodes, { ...datapath.nodeOptions, previous: previous.nodes });
+    if (ipcache !== undefined) parts.push(connectIPCache(ipcache, engines.ipcache, previous.ipcache, guard));
+    if (services !== undefined)
+      parts.push(connectServices(services, engines.services, previous.services, guard));
+    endInputs = engines.services.subscribe({ onEvents: () => {}, onInputsComplete: inputsComplete.resolve });
+  });
   const sweep = async (): Promise<DatapathSyncOutcome> => {
     if (isOver) return 'ended';
-    endInputs();
+    endInputs?.();
     for (const part of parts.toReversed()) await part.sweep(gate);
     const outcome = nodes && !isOver ? await engines.nodes.sweep(nodes) : 'swept';
     return isOver || outcome === 'ended' || parts.some(({ ended }) => ended) ? 'ended' : 'synced';

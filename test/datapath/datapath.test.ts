@@ -60,3 +60,21 @@ it('a datapath receives nothing for callbacks that it omits', () => {
   manager.nodeDeleted({ cluster: 'east', name: 'a', source: 'kvstore' });
   expect(told).toEqual(['configuration', 'synced', 'add', 'delete']);
 });
+
+it('a datapath whose connection fails is not subscribed (regression: the parts before the failing one were)', () => {
+  const { manager, ipcache } = fresh();
+  const told: string[] = [];
+  const nodes = new RecordingNodeHandler((record) => told.push(record.kind));
+  const listener = new RecordingIPCacheListener((record) => told.push(record.kind));
+  const services = Object.assign(cacheOf(), {
+    subscribe: (): never => {
+      throw new Error('no more listeners');
+    },
+  });
+  expect(() => connectDatapath({ nodes, ipcache: listener }, { nodes: manager, ipcache, services })).toThrow(
+    'no more listeners',
+  );
+  told.length = 0;
+  manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));
+  expect(told).toEqual([]);
+});
