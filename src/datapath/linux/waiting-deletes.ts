@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import type { Clock, Timer } from '../../base/clock.ts';
 
 /** Delay of the next call of `whenAllowed` after it rejected. */
 const RETRY_MS = 1000;
@@ -34,6 +34,8 @@ export class WaitingDeletes implements Disposable {
   #planned: Wait = newWait();
   /** True from the turn before a wait starts until its end. */
   #isStarted = false;
+  /** Set while a wait that was rejected waits for its retry. */
+  #timer: Timer | undefined;
   #isClosed = false;
 
   constructor(options: WaitingDeletesOptions) {
@@ -72,6 +74,7 @@ export class WaitingDeletes implements Disposable {
 
   [Symbol.dispose](): void {
     this.#isClosed = true;
+    this.#timer?.cancel();
     this.#resolveAll();
   }
 
@@ -90,10 +93,9 @@ export class WaitingDeletes implements Disposable {
     const { clock, whenAllowed } = this.#options;
     whenAllowed().then(
       () => this.#end(running),
-      () =>
-        clock.after(RETRY_MS, () => {
-          if (!this.#isClosed) this.#wait(running);
-        }),
+      () => {
+        if (!this.#isClosed) this.#timer = clock.after(RETRY_MS, () => this.#wait(running));
+      },
     );
   }
 

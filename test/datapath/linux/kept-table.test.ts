@@ -682,6 +682,24 @@ describe('a kept table', () => {
     expect(table.there.has('foreign')).toBe(false);
   });
 
+  it('leaves no timer after dispose (regression: the retry of a refused delete kept the process running)', async () => {
+    const turns = new ManualTurns();
+    const { clock, random, nextTurn } = turns;
+    const desired = new Map([['a', '1']]);
+    const whenDeletesAllowed = (): Promise<void> => Promise.reject(new Error('unreadable'));
+    const kept = new KeptTable(new FakeTable(), desired, { clock, random, nextTurn, whenDeletesAllowed });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    kept.mark('a');
+    await turns.settle();
+    desired.delete('a');
+    kept.mark('a');
+    await turns.settle();
+    expect(clock.pending).toBe(1);
+    kept[Symbol.dispose]();
+    expect(clock.pending).toBe(0);
+  });
+
   it('is flushed although deletes always wait, with the deletes of before', async () => {
     const table = new FakeTable();
     const turns = new ManualTurns();
