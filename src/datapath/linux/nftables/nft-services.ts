@@ -320,12 +320,13 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     outcomes: (SyscallError | undefined)[],
   ): void {
     outcomes[at] = error;
+    if (!this.#failed.has(change.key)) {
+      this.#failed.add(change.key);
+      this.#onChange();
+    }
     if (bytes > BATCH_BYTES) for (const _ of this.#readAll());
     this.#deleteUnlimited(change);
     this.#structure[family] = undefined;
-    if (this.#failed.has(change.key)) return;
-    this.#failed.add(change.key);
-    this.#onChange();
   }
 
   /** Deletes a frontend that is open to all clients because its ranges cannot be written. */

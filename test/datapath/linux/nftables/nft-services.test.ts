@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import { NFT_TABLE } from '../../../../src/datapath/linux/kernel-names.ts';
+import { NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import { NftServices } from '../../../../src/datapath/linux/nftables/nft-services.ts';
 import type { ServiceItem } from '../../../../src/datapath/linux/services/desired-services.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
@@ -829,5 +830,25 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     }
     set('10.96.0.8:80/TCP', undefined);
     expect(entries(services)).toEqual(before);
+  });
+
+  it('are read again after a large change that failed and a read that failed, too (regression: not before the next repair of all)', () => {
+    const onChange = vi.fn();
+    const backends = Array.from({ length: 3_000 }, (_, at) => `10.1.${at >> 8}.${at & 255}:80/TCP`);
+    const change = { key: '10.96.0.9:80/TCP', item: { backends, affinitySeconds: 0 } };
+    set('10.96.0.8:80/TCP', ['10.0.0.1:81/TCP']);
+    using followed = new NftServices(kernel, host.path);
+    expect(entries(followed).length).toBe(1);
+    followed.follow(onChange);
+    {
+      using _transact = vi
+        .spyOn(NetlinkSocket.prototype, 'transact')
+        .mockImplementation(() => [new SyscallError('add elements', constants.errno.ENOBUFS)]);
+      using _dump = vi.spyOn(NetlinkSocket.prototype, 'dump').mockImplementation(() => {
+        throw new SyscallError('recvfrom', constants.errno.ENOMEM);
+      });
+      expect(() => followed.apply([change])).toThrow('ENOMEM');
+    }
+    expect(onChange).toHaveBeenCalledOnce();
   });
 });
