@@ -47,8 +47,9 @@ export function withoutClaim<C extends ClaimWriter>(
 
 /** Returns the block and the index in it at which this writer's claim is, or is inserted. */
 function placeOf(claims: SortedClaims<ClaimWriter>, { source, owner = '' }: Writer): [number, number] {
+  const writer = { source, owner };
   const order = (claim: ClaimWriter | undefined): number =>
-    claim === undefined ? 0 : compareWriters(claim, { source, owner });
+    claim === undefined ? 0 : compareWriters(claim, writer);
   const block = Math.max(0, lowerBound(claims, ([first]) => order(first) <= 0) - 1);
   return [block, lowerBound(claims[block] ?? [], (claim) => order(claim) < 0)];
 }
