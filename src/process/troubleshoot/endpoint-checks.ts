@@ -5,6 +5,7 @@ import { connect, isIP, type LookupFunction, type Socket } from 'node:net';
 import { connect as connectTLS, type TLSSocket } from 'node:tls';
 import { errorCode, messageOf } from '../../base/failure.ts';
 import { counted } from '../../base/show-value.ts';
+import { isoTime } from '../../base/system-clock.ts';
 import type { EtcdConfig, EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
 import { tlsOptions } from '../../kvstore/etcd/etcd-credentials.ts';
 import { withoutBrackets } from '../../net/url-host.ts';
@@ -81,12 +82,15 @@ function validityCheck(
   now: number,
   renewal: string,
 ): CheckResult {
+  const validFrom = Date.parse(certificate.validFrom);
   const validTo = Date.parse(certificate.validTo);
-  const text = `subject ${nameOf(certificate.subject)}; issuer ${nameOf(certificate.issuer)}; valid to ${new Date(validTo).toISOString()}`;
+  const names = `subject ${nameOf(certificate.subject)}; issuer ${nameOf(certificate.issuer)}`;
+  if (Number.isNaN(validFrom) || Number.isNaN(validTo))
+    return check.failed(`has an invalid date: ${names}`, renewal);
+  const text = `${names}; valid to ${isoTime(validTo)}`;
   const days = Math.floor((validTo - now) / DAY_MS);
   if (validTo <= now) return check.failed(`has expired: ${text}`, renewal);
-  if (Date.parse(certificate.validFrom) > now)
-    return check.failed(`is not valid yet: ${text}`, 'check the clock of this host');
+  if (validFrom > now) return check.failed(`is not valid yet: ${text}`, 'check the clock of this host');
   if (days >= EXPIRY_WARNING_DAYS) return check.ok(text);
   return check.warning(`expires in ${counted(days, 'day')}: ${text}`, renewal);
 }

@@ -1,9 +1,10 @@
+import { X509Certificate } from 'node:crypto';
 import dns from 'node:dns';
 import { readFileSync } from 'node:fs';
 import { type AddressInfo, createServer as createTCPServer, type Server, type Socket } from 'node:net';
 import { createServer } from 'node:tls';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { checkEndpoint } from '../../../src/process/troubleshoot/endpoint-checks.ts';
+import { checkClientCertificate, checkEndpoint } from '../../../src/process/troubleshoot/endpoint-checks.ts';
 import { freePort } from '../../base/support/free-port.ts';
 import { until } from '../../base/support/until.ts';
 import { TestAuthority } from '../../kvstore/etcd/support/certificates.ts';
@@ -68,3 +69,16 @@ it('an endpoint whose addresses all refuse the connection has the reason of each
     remedy: 'check the port, and that the server runs',
   });
 });
+
+it.each([0, 1])(
+  'reports a client certificate whose date %i is invalid (regression: a RangeError)',
+  (index) => {
+    const { certificate: path } = new TestAuthority('test authority').issue('client', 100);
+    const certificate = new X509Certificate(readFileSync(path)).raw;
+    const [from, to] = [...certificate.toString('latin1').matchAll(/\d{12}Z/g)];
+    certificate.write('99', ((index === 0 ? from : to)?.index ?? 0) + 2); // the month
+    expect(checkClientCertificate({ certificate }, Date.now())).toMatchObject([
+      { status: 'failed', text: 'has an invalid date: subject CN=client; issuer CN=test authority' },
+    ]);
+  },
+);
