@@ -1,5 +1,6 @@
 import type { Rejection } from '../base/rejection.ts';
 import { listText } from '../base/show-value.ts';
+import { isoTime } from '../base/system-clock.ts';
 import { compareNodes } from '../ciliumdump/compare-nodes.ts';
 import { compareServices } from '../ciliumdump/compare-services.ts';
 import {
@@ -206,7 +207,7 @@ class NodeExamination {
     const at = Date.parse(time);
     return {
       node: this.#name,
-      at: Number.isNaN(at) ? undefined : new Date(at).toISOString(),
+      at: Number.isNaN(at) ? undefined : isoTime(at),
       action,
       identity: value?.identity,
       error: error === '' ? undefined : error,

@@ -1,4 +1,5 @@
 import type { Rejection } from '../base/rejection.ts';
+import { isoTime } from '../base/system-clock.ts';
 import { InputError } from '../process/input-error.ts';
 import { type DigestDifference, TapeReplay } from './replay.ts';
 import { TapeError, type TapeLine } from './tape-line.ts';
@@ -97,7 +98,7 @@ class TapeReplayer {
     const first = this.#parts.findLastIndex((_, index) => index === 0 || isStart(this.#parts, index, at));
     const firstPart = this.#parts[first];
     if (firstPart !== undefined && startOf(firstPart) > at)
-      throw new TapeError(firstPart.path, `the tape begins at ${timeText(startOf(firstPart))}`);
+      throw new TapeError(firstPart.path, `the tape begins at ${isoTime(startOf(firstPart))}`);
     for (const part of this.#parts.slice(first)) {
       if (startOf(part) > at) break;
       const continues = await this.#applyPart(part, at);
@@ -206,8 +207,4 @@ function isStart(parts: readonly TapePart[], index: number, at: number): boolean
 /** Returns the wall time of the first line. */
 function startOf({ head }: TapePart): number {
   return head.wall + head.ms;
-}
-
-export function timeText(ms: number): string {
-  return new Date(ms).toISOString();
 }

@@ -2,6 +2,7 @@ import type { Clock, Timer } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import type { StateFolder } from '../base/files/state-folder.ts';
 import { CallbackGuard } from '../base/guard.ts';
+import { isoTime } from '../base/system-clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { ClaimDigest } from '../compare/claim-digest.ts';
 import { DIGEST_VERSION } from '../compare/digest-sums.ts';
@@ -96,7 +97,7 @@ export class Tape {
     this.mesh = new MeshTape(this.#lines, ipcache, settings.clusterName);
     this.kubernetes = new KubernetesTape(this.#lines);
     this.#wall = clock.wallTime();
-    this.#life = new Date(this.#wall).toISOString();
+    this.#life = isoTime(this.#wall);
   }
 
   /** Begins the tape. Call it before the engines have any state. */

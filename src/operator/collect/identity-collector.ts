@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { isoTime } from '../../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_IDENTITIES } from '../../k8s/feed/kinds.ts';
 import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
@@ -175,7 +176,7 @@ export class IdentityCollector implements Collector {
     if (identity === undefined || identity.metadata.resourceVersion !== known?.version) return;
     const { metadata } = identity;
     const annotations = isObject(metadata['annotations']) ? metadata['annotations'] : {};
-    const mark = { [IDENTITY_HEARTBEAT]: new Date(clock.wallTime()).toISOString() };
+    const mark = { [IDENTITY_HEARTBEAT]: isoTime(clock.wallTime()) };
     const object = { ...identity, metadata: { ...metadata, annotations: { ...annotations, ...mark } } };
     const reason = `no endpoint used identity ${name} in any round of the timeout, up to round ${report.round}`;
     await performWrite(writer, { verb: 'update', place, object }, reason, report, signal);
