@@ -131,7 +131,7 @@ export class FollowedClusters {
       ...clusterCondition(cluster),
       failures,
       rejected: cluster.rejections.total,
-      connectedSince: isoTime(cluster.connectedSince),
+      connectionChangedAt: isoTime(cluster.connectionChangedAt),
       servicesExpired: cluster.servicesExpired,
       heartbeat: cluster.heartbeat,
       lastFailureAt: isoTime(cluster.lastFailure?.at),

@@ -115,13 +115,13 @@ function* clusterProblem(cluster: ClusterDocument, now: number): Generator<Repor
 
 /** Returns why a cluster is not ready. */
 function incompleteProblem(
-  { name, local, state, connected, connectedSince, knownAt, missing, lastFailure }: ClusterDocument,
+  { name, local, state, connected, connectionChangedAt, knownAt, missing, lastFailure }: ClusterDocument,
   now: number,
 ): Pick<HealthProblem, 'text' | 'since' | 'remedy'> {
   if (!connected)
     return {
-      text: `Kvstore unreachable for ${sinceText(now, connectedSince)}${lastFailure === undefined ? '' : `: ${lastFailure}`}.`,
-      since: connectedSince,
+      text: `Kvstore unreachable for ${sinceText(now, connectionChangedAt)}${lastFailure === undefined ? '' : `: ${lastFailure}`}.`,
+      since: connectionChangedAt,
       remedy: `Run dpcache clustermesh troubleshoot${local ? '' : ` ${name}`}.`,
     };
   if (state === 'no-configuration')

@@ -70,7 +70,7 @@ export interface ClusterDocument extends FailureFields, ReadProgress {
   /** True if the kvstore answers. */
   readonly connected: boolean;
   /** Time of the last change of `connected`, to true or to false. */
-  readonly connectedSince: string;
+  readonly connectionChangedAt: string;
   /** True if its services were withdrawn because their TTL has ended; undefined for the local cluster. */
   readonly servicesExpired?: boolean | undefined;
   /** Heartbeat in the kvstore; undefined if it was not read. */

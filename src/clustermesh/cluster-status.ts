@@ -36,7 +36,7 @@ export interface RemoteClusterStatus {
   /** True if the kvstore answers all current reads. */
   readonly connected: boolean;
   /** Time of the last change of `connected`. */
-  readonly connectedSince: number;
+  readonly connectionChangedAt: number;
   /** Duration of the first sync, failed attempts included; undefined until all resources have been complete once. */
   readonly firstSyncMs: number | undefined;
   /** Like `firstSyncMs`, for the last sync. */
@@ -106,7 +106,7 @@ export class ReportedStatus {
   /** The last recorded state. */
   #reported: Reported = { state: 'connecting', connected: false, failures: 0, reason: undefined };
   #knownAt: number | undefined;
-  #connectedSince: number;
+  #connectionChangedAt: number;
   /** Start of the current incomplete period, monotonic time. */
   #incompleteSince: number | undefined;
   #firstSyncMs: number | undefined;
@@ -118,7 +118,7 @@ export class ReportedStatus {
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.#connectedSince = clock.wallTime();
+    this.#connectionChangedAt = clock.wallTime();
     this.#progressAt = clock.now();
   }
 
@@ -138,7 +138,7 @@ export class ReportedStatus {
     | 'ready'
     | 'knownAt'
     | 'connected'
-    | 'connectedSince'
+    | 'connectionChangedAt'
     | 'firstSyncMs'
     | 'lastSyncMs'
     | 'lastFailure'
@@ -149,7 +149,7 @@ export class ReportedStatus {
       ready: state === 'ready',
       knownAt: this.#knownAt,
       connected,
-      connectedSince: this.#connectedSince,
+      connectionChangedAt: this.#connectionChangedAt,
       firstSyncMs: this.#firstSyncMs,
       lastSyncMs: this.#lastSyncMs,
       lastFailure: this.#lastFailure,
@@ -187,7 +187,7 @@ export class ReportedStatus {
       reason: this.#lastFailure?.message,
     };
     this.#reported = next;
-    if (connected !== last.connected) this.#connectedSince = this.#clock.wallTime();
+    if (connected !== last.connected) this.#connectionChangedAt = this.#clock.wallTime();
     if (next.state === 'ready') this.#knownAt = undefined;
     else if (last.state === 'ready') this.#knownAt = this.#clock.wallTime();
     this.#measureSync(complete);

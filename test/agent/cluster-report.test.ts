@@ -19,7 +19,7 @@ function cluster(name: string, stand: Stand = {}): ClusterDocument {
     state: 'ready',
     ready: true,
     connected: true,
-    connectedSince: AT,
+    connectionChangedAt: AT,
     keys: {},
     missing: [],
     rejected: 0,

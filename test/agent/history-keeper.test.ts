@@ -57,7 +57,7 @@ class OneCluster implements ReportedClusters {
       state: 'ready',
       ready: true,
       connected,
-      connectedSince: '',
+      connectionChangedAt: '',
       keys: {},
       missing,
       rejected: 0,

@@ -38,7 +38,7 @@ class FullModel extends SteeringModel {
       local: false,
       id: 2,
       state: 'watching',
-      connectedSince: '2026-01-02T03:04:05.000Z',
+      connectionChangedAt: '2026-01-02T03:04:05.000Z',
       missing: [],
     };
     const baltic = { ...known, name: 'baltic', failures: 41, rejected: 42, keys: { ip: 43, nodes: 44 } };

@@ -26,7 +26,7 @@ function cluster(name: string, changes: Partial<ClusterDocument>): ClusterDocume
     ready: false,
     connected: false,
     failures: 1,
-    connectedSince: ago(130),
+    connectionChangedAt: ago(130),
     missing: [],
     rejected: 0,
     keys: {},
@@ -341,8 +341,8 @@ describe('GET /v1/problems', () => {
     const ask = async (): Promise<unknown> => (await app.request('/v1/problems')).json();
     expect(await ask()).toEqual({ ready: true, items: [] });
     blocking.push('the agent is starting');
-    const connectedSince = new Date(model.clock.wallTime() - 60_000).toISOString();
-    const status = { ...model.status(), clusters: [cluster('baltic', { connectedSince })] };
+    const connectionChangedAt = new Date(model.clock.wallTime() - 60_000).toISOString();
+    const status = { ...model.status(), clusters: [cluster('baltic', { connectionChangedAt })] };
     model.status = () => status;
     expect(await ask()).toEqual({
       ready: false,
@@ -351,7 +351,7 @@ describe('GET /v1/problems', () => {
         {
           severity: 'error',
           subject: 'cluster baltic',
-          since: connectedSince,
+          since: connectionChangedAt,
           text: 'Kvstore unreachable for 1 min.',
           remedy: 'Run dpcache clustermesh troubleshoot baltic.',
         },

@@ -427,13 +427,13 @@ describe('an unreachable cluster', () => {
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
     backendDown(agent, 'a');
     await advance(clock, TTL / 2);
-    const { knownAt, connectedSince } = statusOf('a');
+    const { knownAt, connectionChangedAt } = statusOf('a');
     expect(knownAt).toBeDefined();
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
     await advance(clock, TTL);
     expect(backendsOf('s0')).toEqual([]);
     expect(agent.ipcache.size).toBe(1);
-    const expired = { servicesExpired: true, connected: false, ready: false, knownAt, connectedSince };
+    const expired = { servicesExpired: true, connected: false, ready: false, knownAt, connectionChangedAt };
     expect(statusOf('a')).toMatchObject(expired);
     agent.links.get('a')?.link.up();
     await advance(clock, 60_000);

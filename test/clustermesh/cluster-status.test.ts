@@ -25,7 +25,7 @@ describe('the status of a cluster', () => {
       ready: false,
       knownAt: undefined,
       connected: false,
-      connectedSince: WALL_TIME_AT_0,
+      connectionChangedAt: WALL_TIME_AT_0,
       lastFailure: undefined,
     });
   });
@@ -98,7 +98,7 @@ describe('a change of a cluster', () => {
     update({ phase: 'watching' });
     expect(reported.status()).toMatchObject({
       connected: true,
-      connectedSince: WALL_TIME_AT_0 + 1000,
+      connectionChangedAt: WALL_TIME_AT_0 + 1000,
       knownAt: undefined,
     });
     update({ phase: 'watching' }, { connected: false });
@@ -107,7 +107,7 @@ describe('a change of a cluster', () => {
     expect(reported.status()).toMatchObject({
       ready: false,
       connected: false,
-      connectedSince: WALL_TIME_AT_0 + 2000,
+      connectionChangedAt: WALL_TIME_AT_0 + 2000,
       knownAt: WALL_TIME_AT_0 + 2000,
     });
     reported.recordWithdrawal();

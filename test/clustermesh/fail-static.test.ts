@@ -193,9 +193,9 @@ describe('a publisher that dies, with its lease and all its keys,', () => {
     server.expireLease(lease);
     await advance(clock, 59_000);
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
-    const { connectedSince } = statusOf();
+    const { connectionChangedAt } = statusOf();
     await advance(clock, 2_000);
-    expect(statusOf()).toMatchObject({ connected: true, connectedSince });
+    expect(statusOf()).toMatchObject({ connected: true, connectionChangedAt });
     expect(backendsOf('s0')).toEqual([]);
     expect(ips()).toEqual(['10.1.0.1', '10.1.0.2', '192.168.1.1']);
     expect(statusOf()).toMatchObject({ state: 'no-configuration', servicesExpired: true });
@@ -333,10 +333,10 @@ describe('a wrong name', () => {
 describe('the status of a connection', () => {
   it('contains the time of connection, the last failure with its time, and the age of stale state', async () => {
     await follow(fullCluster());
-    const { connectedSince } = statusOf();
+    const { connectionChangedAt } = statusOf();
     expect(statusOf()).toMatchObject({ connected: true, knownAt: undefined, lastFailure: undefined });
     await advance(clock, 1_000_000);
-    expect(statusOf()).toMatchObject({ connected: true, connectedSince });
+    expect(statusOf()).toMatchObject({ connected: true, connectionChangedAt });
     const lost = clock.wallTime();
     agent.links.get('a')?.link.down();
     await advance(clock, 60_000);
@@ -344,7 +344,7 @@ describe('the status of a connection', () => {
       state: 'unreachable',
       ready: false,
       connected: false,
-      connectedSince: lost,
+      connectionChangedAt: lost,
       knownAt: lost,
       lastFailure: { message: 'connection refused' },
     });
@@ -352,7 +352,7 @@ describe('the status of a connection', () => {
     agent.links.get('a')?.link.up();
     await advance(clock, SETTLED_MS);
     expect(statusOf()).toMatchObject({ state: 'ready', connected: true, knownAt: undefined });
-    expect(statusOf().connectedSince).toBeGreaterThan(lost + 59_000);
+    expect(statusOf().connectionChangedAt).toBeGreaterThan(lost + 59_000);
     // The failure is over but still reported.
     expect(statusOf().lastFailure?.message).toBe('connection refused');
   });

@@ -41,7 +41,7 @@ describe('the banner of the overview', () => {
         connected: false,
         state: 'connecting',
         knownAt: AGO,
-        connectedSince: AGO,
+        connectionChangedAt: AGO,
         failures: 3,
         lastFailure: 'connect ECONNREFUSED 127.0.0.1:2379',
       }),

@@ -134,7 +134,7 @@ function State({
           ['state', cluster.state],
           [
             'kvstore',
-            `${cluster.connected ? 'connected' : 'not connected'} since ${timeText(cluster.connectedSince)}`,
+            `${cluster.connected ? 'connected' : 'not connected'} since ${timeText(cluster.connectionChangedAt)}`,
           ],
           ['heartbeat', cluster.heartbeat && HEARTBEAT_TEXTS[cluster.heartbeat]],
           ['revision', cluster.revision !== undefined && countText(cluster.revision)],

@@ -42,10 +42,10 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
   p99Column(),
   {
     name: 'kvstore',
-    by: ({ connectedSince }) => connectedSince,
-    cell: ({ connected, connectedSince }) => (
+    by: ({ connectionChangedAt }) => connectionChangedAt,
+    cell: ({ connected, connectionChangedAt }) => (
       <span class="nowrap soft">
-        {connected ? 'connected' : 'not connected'} for {sinceText(connectedSince)}
+        {connected ? 'connected' : 'not connected'} for {sinceText(connectionChangedAt)}
       </span>
     ),
   },

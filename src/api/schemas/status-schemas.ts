@@ -45,7 +45,7 @@ const CLUSTER_FIELDS = {
   missing: z.array(RESOURCE).describe('Resources whose initial sync is not done'),
   rejected: z.int(),
   connected: z.boolean(),
-  connectedSince: z.string().describe('Time of the last change of `connected`, to true or to false'),
+  connectionChangedAt: z.string().describe('Time of the last change of `connected`, to true or to false'),
   servicesExpired: z
     .boolean()
     .optional()

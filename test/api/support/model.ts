@@ -33,7 +33,7 @@ const BALTIC: ClusterDetailDocument = {
   ready: false,
   connected: true,
   failures: 1,
-  connectedSince: '2026-01-02T03:04:05.000Z',
+  connectionChangedAt: '2026-01-02T03:04:05.000Z',
   missing: ['services'],
   keys: { nodes: 1, services: 0 },
   rejected: 1,

@@ -18,7 +18,7 @@ export function clusterDocument(name: string, fields: Partial<ClusterDocument> =
     connected: true,
     failures: 0,
     rejected: 0,
-    connectedSince: new Date().toISOString(),
+    connectionChangedAt: new Date().toISOString(),
     missing: [],
     keys: { nodes: 4, services: 4, identities: 5, ip: 86 },
     ...fields,
