@@ -1,4 +1,5 @@
 import type { Rejection } from '../base/rejection.ts';
+import { showValue } from '../base/show-value.ts';
 import {
   claimRejection,
   hostRejection,
@@ -66,7 +67,11 @@ export class ClaimOverlay {
       if (edit.edit !== 'upsert' && edit.edit !== 'delete') continue;
       const parsed = parsePrefix(edit.key);
       if (parsed === undefined)
-        throw new EditError('must be an IP address or a CIDR', { index, field: 'key', value: edit.key });
+        throw new EditError(`key ${showValue(edit.key)} must be an IP address or a CIDR`, {
+          index,
+          field: 'key',
+          value: edit.key,
+        });
       const { prefix, form } = parsed;
       const keyEdits = this.#keyEdits.get(prefix) ?? new Map<number, KeyEdit>();
       this.#keyEdits.set(prefix, keyEdits.set(index, keyEdit(edit, form, index)));

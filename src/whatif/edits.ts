@@ -14,7 +14,8 @@ import type { Service } from '../servicecache/service.ts';
  *   of remote clusters have the source `clustermesh`, those of the local cluster `k8s`
  * - `rank`: the source ranks directly above or below another
  * - `setting`: settings of the node manager are changed
- * - `upsert`, `delete`: the claim of a writer on a prefix is set or deleted
+ * - `upsert`, `delete`: the claim of a writer on a prefix is set or deleted. The CIDRs of policies have the source
+ *   `generated`
  * - `service`, `slice`: a Kubernetes service, or one of its endpoint slices, is created or replaced
  */
 export type Edit =
@@ -83,7 +84,9 @@ const SETTINGS: ReadonlyMap<string, readonly unknown[]> = new Map(
 export function checkEdits(edits: readonly Edit[]): void {
   for (const [index, edit] of edits.entries()) {
     const check = (field: string, value: unknown, isValid: boolean, expected: string): void => {
-      if (!isValid) throw new EditError(`must be ${expected}`, { index, field, value: showValue(value) });
+      if (isValid) return;
+      const shown = showValue(value);
+      throw new EditError(`${field} ${shown} must be ${expected}`, { index, field, value: shown });
     };
     check('edit', edit.edit, EDITS.includes(edit.edit), `one of ${EDITS.join(', ')}`);
     if (edit.edit === 'remove-source' || edit.edit === 'rank')

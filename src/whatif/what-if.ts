@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
+import { showValue } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
@@ -442,21 +443,21 @@ class Preview implements Disposable {
       )
         continue;
       if (edit.edit === 'remove-cluster' && !followed.has(edit.cluster))
-        throw new EditError('no such remote cluster', {
+        throw new EditError(`no remote cluster ${showValue(edit.cluster)}`, {
           index,
           field: 'cluster',
           value: edit.cluster,
           known,
         });
       if (edit.edit === 'remove-node')
-        throw new EditError('no such node', {
+        throw new EditError(`no node ${showValue(edit.node)}`, {
           index,
           field: 'node',
           value: edit.node,
           known: Array.from(this.#engines.nodes?.claims() ?? [], ([name]) => name),
         });
       if (edit.edit === 'remove-source' && edit.owner !== undefined)
-        throw new EditError(`no claim of ${edit.source} has this owner`, {
+        throw new EditError(`${edit.source} has no owner ${showValue(edit.owner)}`, {
           index,
           field: 'owner',
           value: edit.owner,
@@ -475,7 +476,8 @@ class Preview implements Disposable {
     if (claims.some((claim) => claim.source === source && claim.owner === owner)) return;
     if (setBefore.has(claimText(key, by))) return;
     const writer = owner === '' ? source : `${source} ${owner}`;
-    throw new EditError(`${writer} has no claim on this key`, { index, field: 'key', value: key, known: [] });
+    const message = `${writer} has no claim on ${showValue(key)}`;
+    throw new EditError(message, { index, field: 'key', value: key, known: [] });
   }
 
   #finish(): WhatIfAnswer {

@@ -47,7 +47,7 @@ describe('dpcache whatif', () => {
   it('exits with 0 if nothing is lost, and with 1 for an unknown name with the nearest one', async () => {
     expect((await whatif('upsert', '10.10.0.12', '--source', 'k8s', '--identity', '7')).status).toBe(0);
     const { status, stderr } = await whatif('remove-cluster', 'baltik');
-    expect([status, stderr]).toEqual([1, 'dpcache: baltik: no such remote cluster; did you mean baltic?\n']);
+    expect([status, stderr]).toEqual([1, 'dpcache: no remote cluster "baltik"; did you mean baltic?\n']);
   });
 
   it('accepts encryption keys to 255, and no larger ones', async () => {

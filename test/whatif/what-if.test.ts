@@ -313,6 +313,24 @@ describe('an edit that names nothing', () => {
     await expect(whatIf(engines, [edit])).rejects.toMatchObject({ name: 'EditError', index: 0, field });
   });
 
+  it.each<readonly [Edit, string]>([
+    [{ edit: 'remove-cluster', cluster: 'baltik' }, 'no remote cluster "baltik"'],
+    [{ edit: 'remove-node', node: 'own/none' }, 'no node "own/none"'],
+    [{ edit: 'remove-source', source: 'kvstore', owner: 'baltic' }, 'kvstore has no owner "baltic"'],
+    [{ edit: 'delete', key: '10.0.0.1', by: { source: 'k8s' } }, 'k8s has no claim on "10.0.0.1"'],
+    [
+      { edit: 'upsert', key: '10.0.0.256', claim: { identity: 1, source: 'k8s' } },
+      'key "10.0.0.256" must be an IP address or a CIDR',
+    ],
+    [{ edit: 'rank', source: 'k8s', place: 'above', other: 'k8s' }, 'other "k8s" must be another source'],
+    [
+      { edit: 'upsert', key: '10.0.0.1', claim: { identity: -1, source: 'k8s' } },
+      '10.0.0.1: identity -1: must be an integer from 0 to 4294967295',
+    ],
+  ])('has the value in its message (regression: only the fault): %o', async (edit, message) => {
+    await expect(whatIf(engines, [edit])).rejects.toThrow(message);
+  });
+
   const unknown: readonly (readonly [object, string])[] = [
     [{ edit: 'remove-cluser', cluster: 'baltic' }, 'edit'],
     [{ edit: 'remove-source', source: 'kv-store' }, 'source'],

@@ -142,7 +142,7 @@ async function evaluate(
     const meant = similar && nearest(value, similar);
     const hint = meant === undefined ? '' : `; did you mean ${meant}?`;
     const kind = known === undefined ? 'invalid-parameter' : 'not-found';
-    throw new ProblemError(kind, `${value}: ${message}${hint}`, {
+    throw new ProblemError(kind, `${message}${hint}`, {
       field: `edits.${requestIndexes[index] ?? 0}.${field}`,
       value,
       ...(known !== undefined && known.length > 0 && { allowed: known.slice(0, 16).join(', ') }),
