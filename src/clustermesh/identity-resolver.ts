@@ -12,10 +12,12 @@ import type { LocalCluster } from './local-cluster.ts';
 
 /** Options of {@link IdentityResolver}. */
 export interface IdentityResolverOptions {
-  readonly local: Pick<LocalCluster, 'identities' | 'clusterID'>;
+  /** Default: no identities of a local cluster. */
+  readonly local?: Pick<LocalCluster, 'identities' | 'clusterID'> | undefined;
   /** Id of the local cluster; 0 if it has none. Default: the id of its configuration in the kvstore. */
   readonly clusterID?: number | undefined;
-  readonly mesh: Pick<ClusterMesh, 'identitiesFor'>;
+  /** Default: no identities of remote clusters. */
+  readonly mesh?: Pick<ClusterMesh, 'identitiesFor'> | undefined;
   /**
    * Maximum number of clusters in the mesh. It determines which bits of an identity are the cluster id. Default 255.
    */
@@ -44,10 +46,10 @@ export class IdentityResolver {
       return key === undefined ? undefined : [{ source: 'reserved', key, value: '' }];
     }
     const { local, mesh, maxConnectedClusters } = this.#options;
-    const { clusterID = local.clusterID } = this.#options;
+    const { clusterID = local?.clusterID } = this.#options;
     const cluster = clusterIDOf(identity, maxConnectedClusters);
-    if (cluster === clusterID) return local.identities.lookupByID(identity);
-    for (const identities of mesh.identitiesFor(cluster)) {
+    if (local !== undefined && cluster === clusterID) return local.identities.lookupByID(identity);
+    for (const identities of mesh?.identitiesFor(cluster) ?? []) {
       const labels = identities.lookupByID(identity);
       if (labels !== undefined) return labels;
     }

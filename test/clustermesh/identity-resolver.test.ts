@@ -68,6 +68,15 @@ describe('an identity resolver', () => {
     ]);
   });
 
+  it('resolves identities of a mesh without a local cluster, and of a local cluster without a mesh', () => {
+    const cache = cacheOf({ 256: 'own', 65792: 'a' });
+    const ofMesh = new IdentityResolver({ mesh: { identitiesFor: () => [cache] } });
+    const ofLocal = new IdentityResolver({ local: { identities: cache, clusterID: 1 } });
+    const appOf = (resolver: IdentityResolver, identity: number) => resolver.resolve(identity)?.[0]?.value;
+    expect([256, 65_792].map((identity) => appOf(ofMesh, identity))).toEqual(['own', 'a']);
+    expect([256, 65_792].map((identity) => appOf(ofLocal, identity))).toEqual([undefined, 'a']);
+  });
+
   it('queries all clusters with the id of the number, and none for node-local identities', () => {
     const own = { identities: new IdentityCache(), clusterID: 1 };
     const caches = [cacheOf({}), cacheOf({ 131584: 'b', 16908800: 'local' })];
