@@ -31,14 +31,6 @@ publisher.upsertNode({
   name: 'n1',
   addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }],
   ipv4AllocCIDR: '10.1.0.0/24',
-  ipv4SecondaryAllocCIDRs: [],
-  ipv6SecondaryAllocCIDRs: [],
-  encryptionKey: 0,
-  labels: new Map(),
-  annotations: new Map(),
-  nodeIdentity: 0,
-  wireguardPubKey: '',
-  bootID: '',
 });
 publisher.upsertIdentity(WEB, parseLabels('k8s:app=web;') ?? []);
 publisher.upsertIP({

@@ -31,6 +31,7 @@ export interface ClusterService extends ClusterServiceKey {
   readonly hostnames?: ReadonlyMap<string, string> | undefined;
   /** Zones by backend address; undefined if the writer's version does not publish them. */
   readonly zones?: ReadonlyMap<string, BackendZone> | undefined;
+  /** True if the service uses backends of other clusters in its own cluster, too. Readers here ignore it. */
   readonly includeExternal: boolean;
   /**
    * If false, the cluster offers no backends, as if it had deleted the service. True if the writer's version has no

@@ -1,4 +1,14 @@
-import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from '../../base/arguments.ts';
+import {
+  checkArguments,
+  ITERABLE,
+  LIST,
+  NUMBER,
+  type Optional,
+  objectWith,
+  optional,
+  SIGNAL,
+  TEXT,
+} from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { deferred } from '../../base/sleep.ts';
@@ -15,11 +25,12 @@ import { encodeServiceExport } from '../../kvstore/codec/service-export.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { withClusterLabel } from '../../model/cluster-label.ts';
 import { ClusterNameError, isClusterName } from '../../model/cluster-name.ts';
-import type { ClusterNode } from '../../model/cluster-node.ts';
+import type { ClusterNode, NodeName } from '../../model/cluster-node.ts';
 import type { ClusterService } from '../../model/cluster-service.ts';
 import type { Labels } from '../../model/labels.ts';
 import type { ServiceExport } from '../../model/service-export.ts';
 import { canonicalKey } from '../../net/prefix.ts';
+import { NO_STRINGS } from '../../nodemanager/node-spec.ts';
 import { formatServiceID } from '../../servicecache/service-id.ts';
 import type { DutyStatus } from '../duty.ts';
 import { ClusterConfigKeeper } from './cluster-config.ts';
@@ -59,11 +70,19 @@ export type PublishedResources<T> = Readonly<
   readonly serviceexports?: T;
 };
 
-/** A node of the published cluster. The cluster's name and id are added. */
-export type PublishedNode = Omit<ClusterNode, 'cluster' | 'clusterID'>;
+/** A node of the published cluster. The cluster's name and id are added. Absent fields have the zero value. */
+export type PublishedNode = Pick<ClusterNode, 'name'> &
+  Optional<Omit<ClusterNode, keyof NodeName | 'clusterID'>>;
 
-/** A service shared by the cluster. The cluster's name and id are added. */
-export type PublishedService = Omit<ClusterService, 'cluster' | 'clusterID'>;
+/**
+ * A service shared by the cluster. The cluster's name and id are added. Defaults: `shared` and `includeExternal` are
+ * true, `labels` and `selector` are empty.
+ */
+export type PublishedService = Pick<
+  ClusterService,
+  'namespace' | 'name' | 'frontends' | 'backends' | 'hostnames' | 'zones'
+> &
+  Optional<Pick<ClusterService, 'labels' | 'selector' | 'includeExternal' | 'shared'>>;
 
 /** A service exported by the cluster with a ServiceExport. The cluster's name is added. */
 export type PublishedServiceExport = Omit<ServiceExport, 'cluster'>;
@@ -152,9 +171,27 @@ export class ClusterPublisher {
   }
 
   upsertNode(node: PublishedNode): void {
-    const { clusterName: cluster, clusterID } = this.#owner;
-    const value = encodeNode({ ...node, cluster, clusterID }, { source: 'custom-resource' });
-    this.#upsert('nodes', node.name, value);
+    const complete: Required<ClusterNode> = {
+      name: node.name,
+      cluster: this.#owner.clusterName,
+      clusterID: this.#owner.clusterID,
+      addresses: node.addresses ?? [],
+      ipv4AllocCIDR: node.ipv4AllocCIDR,
+      ipv6AllocCIDR: node.ipv6AllocCIDR,
+      ipv4SecondaryAllocCIDRs: node.ipv4SecondaryAllocCIDRs ?? [],
+      ipv6SecondaryAllocCIDRs: node.ipv6SecondaryAllocCIDRs ?? [],
+      ipv4HealthIP: node.ipv4HealthIP,
+      ipv6HealthIP: node.ipv6HealthIP,
+      ipv4IngressIP: node.ipv4IngressIP,
+      ipv6IngressIP: node.ipv6IngressIP,
+      encryptionKey: node.encryptionKey ?? 0,
+      labels: node.labels ?? NO_STRINGS,
+      annotations: node.annotations ?? NO_STRINGS,
+      nodeIdentity: node.nodeIdentity ?? 0,
+      wireguardPubKey: node.wireguardPubKey ?? '',
+      bootID: node.bootID ?? '',
+    };
+    this.#upsert('nodes', node.name, encodeNode(complete, { source: 'custom-resource' }));
   }
 
   deleteNode(name: string): void {
@@ -164,7 +201,8 @@ export class ClusterPublisher {
   upsertService(service: PublishedService): void {
     const { clusterName: cluster, clusterID } = this.#owner;
     const { namespace, name } = service;
-    const published = { ...service, cluster, clusterID };
+    const { labels = NO_STRINGS, selector = NO_STRINGS, includeExternal = true, shared = true } = service;
+    const published = { ...service, cluster, clusterID, labels, selector, includeExternal, shared };
     this.#upsert('services', `${namespace}/${name}`, encodeClusterService(published));
     if (this.#prefixes.endpointslices !== undefined) this.#setSlices(published);
   }
@@ -284,15 +322,15 @@ export class ClusterPublisher {
 
 const NODE = objectWith({
   name: TEXT,
-  encryptionKey: NUMBER,
-  nodeIdentity: NUMBER,
-  wireguardPubKey: TEXT,
-  bootID: TEXT,
-  addresses: LIST,
-  ipv4SecondaryAllocCIDRs: LIST,
-  ipv6SecondaryAllocCIDRs: LIST,
-  labels: ITERABLE,
-  annotations: ITERABLE,
+  encryptionKey: optional(NUMBER),
+  nodeIdentity: optional(NUMBER),
+  wireguardPubKey: optional(TEXT),
+  bootID: optional(TEXT),
+  addresses: optional(LIST),
+  ipv4SecondaryAllocCIDRs: optional(LIST),
+  ipv6SecondaryAllocCIDRs: optional(LIST),
+  labels: optional(ITERABLE),
+  annotations: optional(ITERABLE),
 });
 const SERVICE_ID = objectWith({ namespace: TEXT, name: TEXT });
 const SERVICE = objectWith({
@@ -300,8 +338,8 @@ const SERVICE = objectWith({
   name: TEXT,
   frontends: ITERABLE,
   backends: ITERABLE,
-  labels: ITERABLE,
-  selector: ITERABLE,
+  labels: optional(ITERABLE),
+  selector: optional(ITERABLE),
 });
 
 const SERVICE_EXPORT = objectWith({

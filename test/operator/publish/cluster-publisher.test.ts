@@ -311,6 +311,58 @@ it('deletes the keys of a service that changes its address family, of a deleted 
   await backend.close();
 });
 
+it('publishes a node and a service without optional fields like those with the zero values', async () => {
+  const clock = new ManualClock();
+  const keysOf = async (publish: (publisher: ClusterPublisher) => void): Promise<readonly unknown[]> => {
+    const backend = new FaultyMemoryBackend({ clock });
+    const publisher = new ClusterPublisher({ backend, clusterName: CLUSTER, clusterID: ID, clock });
+    const end = new AbortController();
+    const running = publisher.run(end.signal);
+    publish(publisher);
+    void publisher.markSynced();
+    await settle(50);
+    const found = [...(await backend.listPrefix('cilium/state/'))];
+    end.abort();
+    await running;
+    await backend.close();
+    return found.map(({ key, value }) => [key, Buffer.from(value).toString()]);
+  };
+  const frontends = new Map([['172.16.0.1', new Map([['http', { port: 80, protocol: 6 }]])]]);
+  const service = { namespace: 'ns', name: 's', frontends, backends: new Map() };
+  const short = await keysOf((publisher) => {
+    publisher.upsertNode({ name: 'n0' });
+    publisher.upsertService(service);
+  });
+  const long = await keysOf((publisher) => {
+    publisher.upsertNode({
+      name: 'n0',
+      addresses: [],
+      ipv4SecondaryAllocCIDRs: [],
+      ipv6SecondaryAllocCIDRs: [],
+      encryptionKey: 0,
+      labels: new Map(),
+      annotations: new Map(),
+      nodeIdentity: 0,
+      wireguardPubKey: '',
+      bootID: '',
+    });
+    const empty = new Map();
+    publisher.upsertService({
+      ...service,
+      labels: empty,
+      selector: empty,
+      includeExternal: true,
+      shared: true,
+    });
+  });
+  expect(short).toEqual(long);
+  expect(short).toContainEqual(['cilium/state/nodes/v1/a/n0', expect.stringContaining('"Name":"n0"')]);
+  expect(short).toContainEqual([
+    'cilium/state/services/v1/a/ns/s',
+    expect.stringContaining('"includeExternal":true,"shared":true'),
+  ]);
+});
+
 it('keeps the addresses of another cluster, whose kvstore was given by mistake', async () => {
   const clock = new ManualClock();
   const server = new MemoryServer({ clock });
