@@ -4,6 +4,7 @@ export type { Clock, Random, Timer } from './base/clock.ts';
 export type { Failure } from './base/failure.ts';
 export type { FaultListener } from './base/guard.ts';
 export type { LatencyStatus } from './base/latency-histogram.ts';
+export { LATENCY_BOUNDS_MS } from './base/latency-histogram.ts';
 export type { RateLimitOptions } from './base/rate-limit.ts';
 export type { Unsubscribe } from './base/subscription.ts';
 export type { SupervisorStatus, TaskStatus } from './base/supervisor.ts';

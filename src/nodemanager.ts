@@ -10,6 +10,7 @@ export type {
   ValueObject as ImmutableValue,
 } from 'immutable';
 export type { LatencyStatus } from './base/latency-histogram.ts';
+export { LATENCY_BOUNDS_MS } from './base/latency-histogram.ts';
 export * from './ipcache.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './model/cluster-node.ts';
 export type { AddressClaim, NodeConfiguration } from './nodemanager/address-claims.ts';
@@ -46,3 +47,4 @@ export type {
   NodeManagerStatus,
   NodeUpdateOutcome,
 } from './nodemanager/node-status.ts';
+export { parseNode } from './nodemanager/parse-node.ts';

@@ -6,8 +6,8 @@ export const LATENCY_BOUNDS_MS: readonly number[] = [
 /** Distribution of many durations. */
 export interface LatencyStatus {
   /**
-   * Number of durations per bucket. Bucket i contains durations above bound i − 1 and at most bound i of {@link
-   * LATENCY_BOUNDS_MS}. The last bucket contains all longer durations.
+   * Number of durations per bucket of {@link LATENCY_BOUNDS_MS}. Bucket i contains durations above bound i − 1 and at
+   * most bound i, and the last bucket all longer durations.
    */
   readonly counts: readonly number[];
   readonly sumMs: number;

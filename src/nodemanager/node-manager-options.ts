@@ -47,8 +47,8 @@ export interface NodeSubscribeOptions {
   /** Maximum number of concurrent asynchronous calls, each for another node; at least 1, default 16. */
   readonly concurrency?: number | undefined;
   /**
-   * The nodes that the handler already has. Equal nodes are not added again, changed nodes are updated, and `sweep`
-   * deletes those that are not announced.
+   * The nodes that the handler already has, such as the result of {@link parseNode} for each stored node. Equal nodes
+   * are not added again, changed nodes are updated, and `sweep` deletes those that are not announced.
    */
   readonly previous?: Iterable<Node> | undefined;
 }
