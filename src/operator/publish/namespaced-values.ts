@@ -50,16 +50,20 @@ export class NamespacedValues<T extends object> {
     const values = this.#namespaces.get(namespace);
     if (values === undefined) return;
     const { exported, withheld } = values;
+    // One iterator of each set for all steps, because a new one passes over the places of deleted values.
+    const [toExport, toWithhold] = [withheld.values(), exported.values()];
     const { valuesPerStep = VALUES_PER_STEP } = this.#options;
     for (;;) {
       const isExported = this.#options.isExported(namespace);
-      const [from, to] = isExported ? [withheld, exported] : [exported, withheld];
-      let moved = 0;
-      for (const value of from) {
-        if (++moved > valuesPerStep) break;
-        from.delete(value);
-        to.add(value);
-        this.#options.change(isExported ? value : undefined, isExported ? undefined : value);
+      const [from, to, moves] = isExported
+        ? [withheld, exported, toExport]
+        : [exported, withheld, toWithhold];
+      for (let moved = 0; moved < valuesPerStep; moved++) {
+        const next = moves.next();
+        if (next.done === true) return;
+        from.delete(next.value);
+        to.add(next.value);
+        this.#options.change(isExported ? next.value : undefined, isExported ? undefined : next.value);
       }
       if (from.size === 0) return;
       yield;
