@@ -73,7 +73,7 @@ export class MemoryServer {
   /**
    * Pending work that needs more than one turn, in order. No other call may use the store before all of it is complete.
    */
-  #pending: readonly Generator<void, void, void>[] = [];
+  readonly #pending = new Set<Generator<void, void, void>>();
   #idle: Promise<void> | undefined;
   #lastLease = 1n << 60n; // large like etcd's 64-bit ids, so that readers do not treat them as numbers
 
@@ -265,18 +265,18 @@ export class MemoryServer {
    * returns.
    */
   #start<T>(work: SteppedWork<T>): T | Promise<T> {
-    const first = this.#pending.length === 0 ? work.next() : undefined;
+    const first = this.#pending.size === 0 ? work.next() : undefined;
     if (first?.done === true) return first.value;
     return new Promise((resolve, reject) => {
-      this.#pending = [...this.#pending, stepsOf(work, resolve, reject)];
+      this.#pending.add(stepsOf(work, resolve, reject));
       this.#idle ??= this.#runPending();
     });
   }
 
   async #runPending(): Promise<void> {
-    for (let [work] = this.#pending; work !== undefined; [work] = this.#pending) {
+    for (const work of this.#pending) {
       await this.#gate.runSteps(work);
-      this.#pending = this.#pending.slice(1);
+      this.#pending.delete(work);
     }
     this.#idle = undefined;
   }

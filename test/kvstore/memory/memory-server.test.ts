@@ -13,6 +13,7 @@ import {
   type WatchObserver,
   type WriteOperation,
 } from '../../../src/kvstore/session/transport.ts';
+import { growthPerItem } from '../../base/support/cpu-time.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../support/settle.ts';
 
@@ -51,6 +52,18 @@ it('living leases do not keep the process alive (regression: for 15 minutes afte
   server.keepLeaseAlive(lease);
   expect(activeTimers()).toBe(before);
   server.revokeLease(lease);
+});
+
+it('expires each of 32,000 leases at a constant cost (regression: each copied the list of the others)', async () => {
+  const growth = await growthPerItem(2000, async (count) => {
+    const server = new MemoryServer({ clock: new ManualClock() });
+    const leases = Array.from({ length: count }, () => server.grantLease(900));
+    for (let at = 0; at < 2000; at++) write(server, put(`${at}`, '', leases[0]));
+    for (const lease of leases) server.expireLease(lease);
+    await server.idle;
+    expect([server.leases, server.header.revision]).toEqual([[], 2002]);
+  });
+  expect(growth).toBeLessThan(6);
 });
 
 describe('the leases of a server in this process', () => {
