@@ -1,5 +1,6 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
+import { assert } from '../../base/assert.ts';
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
@@ -107,6 +108,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   }
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
+    assert(prefix.endsWith('/'), `a watched prefix must end in "/": ${prefix}`);
     const { clock, random } = this.#options;
     const watch = new SourceWatch(prefix, {
       ...options,

@@ -127,7 +127,7 @@ it('compares a list with the known keys in several turns of the event loop (regr
 it('has the system clock if none is given (regression: without a clock, each watch waited forever)', async () => {
   class OneKey extends ReadOnlyBackend {
     protected override async list(): Promise<readonly SourceEntry[]> {
-      return [{ key: 'a', value: bytesOfText('1') }];
+      return [{ key: 'p/a', value: bytesOfText('1') }];
     }
 
     protected override async *changes(_: string, signal: AbortSignal): AsyncGenerator<SourceChange[]> {
@@ -137,18 +137,22 @@ it('has the system clock if none is given (regression: without a clock, each wat
   }
   const backend = new OneKey({ kind: 'one' });
   const events: string[] = [];
-  for await (const batch of backend.watch('')) {
+  for await (const batch of backend.watch('p/')) {
     events.push(...batch.map(({ type, key }) => `${type} ${key}`));
     if (batch.some(({ type }) => type === 'list-done')) break;
   }
-  expect(events).toEqual(['create a', 'list-done ']);
+  expect(events).toEqual(['create p/a', 'list-done ']);
   await backend.close();
 });
 
 describe('a read-only backend', () => {
+  it('watches only folders, as other backends (regression: a watch of cluster `a` also delivered `ab`)', () => {
+    expect(() => new Source().watch('cilium/a')).toThrow('a watched prefix must end in "/": cilium/a');
+  });
+
   it('ends a watch by the signal of the watch (regression: an option of a subclass with this name replaced it)', async () => {
     const options = { signal: AbortSignal.abort() };
-    const next = events(new Source(new ManualClock(), options).watch(''));
+    const next = events(new Source(new ManualClock(), options).watch('p/'));
     expect(await next()).toBe('list-done');
   });
 
