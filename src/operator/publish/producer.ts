@@ -1,6 +1,7 @@
 import { laterFailure } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
+import { counted } from '../../base/show-value.ts';
 import { type Deferred, deferred } from '../../base/sleep.ts';
 import { FollowedKind, type KindStatus } from '../../k8s/feed/followed-kind.ts';
 import { type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
@@ -166,7 +167,7 @@ export class Producer implements Duty {
         prefix,
         onSweep: (keys) => {
           const reason = 'an earlier operator wrote them, and no object requires them';
-          const action = `delete ${keys} keys of ${prefix}`;
+          const action = `delete ${counted(keys, 'key')} of ${prefix}`;
           this.#guard.call(onAction, { duty: this.name, action, reason, outcome: 'queued' });
         },
         canary: canaries ? syncedKey(clusterName, resource) : undefined,
