@@ -97,8 +97,10 @@ describe('a key of an export', () => {
     expect(Object.keys(await values(cluster))).toEqual(['shop/cart']);
     await cluster.stop();
     await cluster.unexport('cart');
-    cluster.start();
+    const actions: string[] = [];
+    cluster.start({ onAction: ({ action }) => actions.push(action) });
     expect(await values(cluster)).toEqual({});
+    expect(actions).toContain(`delete 1 key of ${PREFIX}`); // regression: 1 keys
   });
 
   it('without a port that is invalid is written, and the port is counted', async () => {
