@@ -92,7 +92,7 @@ function start(state: ClusterState, next: Destination): ClusterStep {
         'watching',
         { do: 'follow', ...followOptions(state) },
         // The services are followed again, unless the configuration is still gone.
-        { streak: 0, expired: state.expired && state.found === 'gone' },
+        { expired: state.expired && state.found === 'gone' },
       );
     case 'unconfigured':
       return enter(state, 'unconfigured', { do: 'await-config' });
@@ -206,6 +206,7 @@ function afterAnswer(state: ClusterState, input: ClusterAnswer): ClusterStep {
         ...state,
         unproven: state.unproven && followOptions(state).isRefilling,
         wasComplete: true,
+        streak: 0,
       });
     case 'refilled':
       if (phase !== 'watching') break;

@@ -87,7 +87,7 @@ export interface ClusterState {
   readonly pendingWithdrawal: Withdrawal;
   /** True if the services were withdrawn, or will be, because of the service TTL. */
   readonly expired: boolean;
-  /** Number of failures since the cluster was last watched: the exponent of the backoff. */
+  /** Number of failures since the cluster was last complete: the exponent of the backoff. */
   readonly streak: number;
   readonly failures: number;
   readonly lastFailure: FailureReason | undefined;

@@ -111,12 +111,15 @@ describe('the state machine of a remote cluster', () => {
     expect(did).toEqual(['leave', 'connect', 'leave', 'wait', 'connect']);
   });
 
-  it('waits longer after each failure in a row, and resets the backoff once it follows', () => {
+  it('waits longer after each failure in a row, and resets the backoff once it is complete', () => {
     const failed = play([...TO_HANDSHAKE, ['failed'], ['left'], ['retry'], ['failed']]).state;
     expect(failed).toMatchObject({ streak: 2, failures: 2 });
     expect(play([['left']], failed).effects).toEqual([{ do: 'wait', streak: 2 }]);
     const again = play([['left'], ['retry'], read(config(1)), ['validated']], failed).state;
-    expect(again).toMatchObject({ phase: 'watching', streak: 0, failures: 2 });
+    expect(again).toMatchObject({ phase: 'watching', streak: 2, failures: 2 });
+    expect(play([['complete']], again).state.streak).toBe(0);
+    // Regression: a watch that was rejected immediately was opened again after the shortest delay, each time.
+    expect(play([['failed']], again).state.streak).toBe(3);
     expect(play([['connect']], failed).state.streak).toBe(0);
   });
 
