@@ -2,6 +2,7 @@ import { type Failure, failureOf } from '../../base/failure.ts';
 import { followSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
+import { OPEN_GATE } from '../../base/turn-gate.ts';
 import { NAMESPACES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceEvent, ResourceSource } from '../../k8s/resource.ts';
 import { allowManyListeners } from '../../kvstore/session/shared-signal.ts';
@@ -186,7 +187,7 @@ export class McsObjects implements Duty {
    * until the new lists are complete. Returns the controller that ends the followed version.
    */
   async #changeVersion(ended: AbortController, signal: AbortSignal): Promise<AbortController> {
-    const { source, clock } = this.#options;
+    const { source, clock, gate = OPEN_GATE } = this.#options;
     // If the API server does not answer, this is repeated, and the lists report it.
     const version = await this.#findVersion(signal).catch(() => undefined);
     if (version === undefined || version === this.#version) return ended;
@@ -206,14 +207,30 @@ export class McsObjects implements Duty {
     const previous = this.#kinds;
     this.#kinds = new Map([...previous, ...changed]);
     this.#version = version;
-    for (const [name, { objects }] of changed) {
-      const events: ResourceEvent[] = [...objects.values()].map((object) => ({ type: 'put', object }));
-      for (const [key, object] of previous.get(name)?.objects ?? [])
-        if (!objects.has(key)) events.push({ type: 'delete', object });
-      this.#notify(name, events);
-    }
+    for (const [name, kind] of changed)
+      await gate.runSteps(this.#notifyAll(name, kind, previous.get(name), gate.slice), signal);
     ended.abort();
     return next;
+  }
+
+  /** Passes all objects of a kind to the listeners, and deletes of the others of the previous kind, in steps. */
+  *#notifyAll(
+    name: McsKindName,
+    { objects }: ObservedKind,
+    previous: ObservedKind | undefined,
+    slice: number,
+  ): Generator<void, void, void> {
+    let events: ResourceEvent[] = [];
+    for (const key of new Set([...objects.keys(), ...(previous?.objects.keys() ?? [])])) {
+      const [object, gone] = [objects.get(key), previous?.objects.get(key)];
+      if (object !== undefined) events.push({ type: 'put', object });
+      else if (gone !== undefined) events.push({ type: 'delete', object: gone });
+      if (events.length < slice) continue;
+      this.#notify(name, events);
+      events = [];
+      yield;
+    }
+    this.#notify(name, events);
   }
 
   #markComplete(): void {
