@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { Timer } from '../../src/base/clock.ts';
 import { WorkQueue } from '../../src/base/work-queue.ts';
 import { growthPerItem } from './support/cpu-time.ts';
 import { ManualClock } from './support/manual-clock.ts';
@@ -146,6 +147,27 @@ describe('a work queue', () => {
     expect(due).toBe(0);
     clock.advance(10);
     expect([due, queue.get(), queue.get(), queue.get()]).toEqual([1, 'a', 'b', undefined]);
+  });
+
+  it('makes keys due once for each millisecond, also if the timer fires a fraction early', () => {
+    let now = 0.25;
+    let fire = (): void => {};
+    const after = (_delayMs: number, callback: () => void): Timer => {
+      fire = callback;
+      return { cancel: () => {} };
+    };
+    const due: (string | undefined)[] = [];
+    const early = new WorkQueue<string>({
+      clock: { now: () => now, after },
+      random: Math.random,
+      onDue: () => due.push(early.get(), early.get(), early.get()),
+    });
+    early.addAfter('a', 10.5);
+    early.addAfter('b', 10.25);
+    early.addAfter('c', 10.875);
+    now = 10.875;
+    fire();
+    expect(due).toEqual(['a', 'b', undefined]);
   });
 
   it('makes at most 256 of 500,000 keys due in a turn (regression: all whose delays end at a time)', () => {

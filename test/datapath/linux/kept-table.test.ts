@@ -564,6 +564,27 @@ describe('a kept table', () => {
     expect(kept.status().failures).toMatchObject([{ key: 'old', attempts: 14 }]);
   });
 
+  it('retries failing keys after 0.3 s, then after doubled delays up to 30.1 s, and shows 16 of them', async () => {
+    const keys = Array.from({ length: 20 }, (_, at) => `k${at}`);
+    const { table, turns, kept, set } = setUp({}, Object.fromEntries(keys.map((key) => [key, '1'])));
+    for (const key of keys) table.broken.add(key);
+    await turns.until(kept.adopt());
+    const delays: number[] = [];
+    for (let attempt = 1; attempt <= 10; attempt++) {
+      await turns.settle();
+      const delay = (turns.clock.nextAt ?? 0) - turns.clock.now();
+      delays.push(delay);
+      turns.clock.advance(delay);
+    }
+    await turns.settle();
+    expect(delays).toEqual([300, 500, 900, 1700, 3300, 6500, 12_900, 25_700, 30_100, 30_100]);
+    expect([kept.status().failing, kept.status().failures.length]).toEqual([20, 16]);
+    table.broken.clear();
+    for (const key of keys) set(key, '2');
+    await turns.settle();
+    expect([kept.status().failing, turns.clock.pending]).toEqual([0, 0]);
+  });
+
   it('retries few keys in a turn (regression: each retry searched all failing keys)', async () => {
     const keys = Array.from({ length: 3000 }, (_, at) => `k${at}`);
     const { table, turns, kept } = setUp({}, Object.fromEntries(keys.map((key) => [key, '1'])));
