@@ -77,7 +77,6 @@ export type {
   ExportedPort,
   ExportedService,
   ServiceExport,
-  ServiceExportKey,
 } from './model/service-export.ts';
 export type { Decoded } from './net/fields.ts';
 export type { PortProtocol } from './net/port.ts';

@@ -144,7 +144,6 @@ export type {
   ExportedPort,
   ExportedService,
   ServiceExport,
-  ServiceExportKey,
 } from './model/service-export.ts';
 export type { Decoded } from './net/fields.ts';
 export * from './nodemanager.ts';

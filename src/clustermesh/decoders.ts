@@ -24,7 +24,7 @@ import type { StoreScanner, WatchStoreOptions } from '../kvstore/stores/watch-st
 import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import { clusterLabelFault } from '../model/cluster-label.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
-import type { ClusterService } from '../model/cluster-service.ts';
+import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
 import { formatLabels } from '../model/labels.ts';
 import {
   clusterIdentityRange,
@@ -32,7 +32,7 @@ import {
   type MaxConnectedClusters,
   MINIMAL_ALLOCATED_IDENTITY,
 } from '../model/numeric-identity.ts';
-import type { ServiceExport, ServiceExportKey } from '../model/service-export.ts';
+import type { ServiceExport } from '../model/service-export.ts';
 import { type Decoded, rejectedAs } from '../net/fields.ts';
 
 /** Limits of a cluster's values. They are read for every key, because a handshake may change them. */
@@ -157,7 +157,7 @@ export class ClusterDecoders implements Readonly<Record<CopiedResource, ValueDec
 
   /** Returns a decoder of values whose names are `<namespace>/<name>`. */
   #namespaced<T>(
-    decode: (key: ServiceExportKey, value: EncodedValue, at: string) => Decoded<T>,
+    decode: (key: ClusterServiceKey, value: EncodedValue, at: string) => Decoded<T>,
   ): ValueDecoder<T> {
     return (name, value, at) => {
       const parts = splitServiceName(name);

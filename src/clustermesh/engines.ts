@@ -2,7 +2,7 @@ import type { Claim, PrefixDeleteOptions, Writer } from '../ipcache/types.ts';
 import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
 import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
-import type { ServiceExport, ServiceExportKey } from '../model/service-export.ts';
+import type { ServiceExport } from '../model/service-export.ts';
 import type { Source } from '../model/source.ts';
 import type { RemoteSliceID } from '../servicecache/service-cache.ts';
 import type { MeshTap } from './mesh-tap.ts';
@@ -34,7 +34,7 @@ export interface NodeSink {
 /** Receives the service exports of remote clusters. */
 export interface ExportSink {
   exportUpdated(service: ServiceExport): unknown;
-  exportDeleted(service: ServiceExportKey): unknown;
+  exportDeleted(service: ClusterServiceKey): unknown;
 }
 
 /** The kvstore event or the withdrawal which causes changes of the engines. */

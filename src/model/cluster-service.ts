@@ -8,7 +8,7 @@ export interface BackendZone {
   readonly forZones?: readonly string[] | undefined;
 }
 
-/** The full name of a service in a mesh. */
+/** The full name of a service in a mesh, also of its export. */
 export interface ClusterServiceKey {
   readonly cluster: string;
   readonly namespace: string;

@@ -1,11 +1,5 @@
 import type { SliceAddressType, SlicePort } from './cluster-endpoint-slice.ts';
-
-/** The full name of a service export in a mesh. */
-export interface ServiceExportKey {
-  readonly cluster: string;
-  readonly namespace: string;
-  readonly name: string;
-}
+import type { ClusterServiceKey } from './cluster-service.ts';
 
 /** A port of an exported service. Its name may be empty. */
 export interface ExportedPort extends SlicePort {
@@ -46,7 +40,7 @@ export const TRAFFIC_DISTRIBUTIONS: Values<'trafficDistribution'> = [
  * A service that a cluster exports by a ServiceExport of the multi-cluster services API: the value at
  * `cilium/state/serviceexports/v1/…` (WIRE, "ServiceExport"). Callers must not change it after passing it in.
  */
-export interface ServiceExport extends ServiceExportKey, ExportedService {
+export interface ServiceExport extends ClusterServiceKey, ExportedService {
   /** Creation time of the ServiceExport, in milliseconds since the epoch. The oldest export wins conflicts. */
   readonly createdAt: number;
 }

@@ -1,4 +1,5 @@
 import { parseTime } from '../../base/system-clock.ts';
+import type { ClusterServiceKey } from '../../model/cluster-service.ts';
 import { isLabelKey, isLabelValue } from '../../model/label-selector.ts';
 import {
   EXPORT_TYPES,
@@ -6,7 +7,6 @@ import {
   IP_FAMILIES,
   SESSION_AFFINITIES,
   type ServiceExport,
-  type ServiceExportKey,
   TRAFFIC_DISTRIBUTIONS,
   TRAFFIC_POLICIES,
 } from '../../model/service-export.ts';
@@ -104,7 +104,7 @@ function readFamilies(fields: Fields<never>): ServiceExport['ipFamilies'] {
  * `out-of-range`, `unknown-protocol`, `invalid-name`, `invalid-value`, `too-large`.
  */
 export function decodeServiceExport(
-  expected: ServiceExportKey,
+  expected: ClusterServiceKey,
   value: EncodedValue,
   at: string,
   limits: ValueLimits = VALUE_LIMITS,

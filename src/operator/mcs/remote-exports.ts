@@ -1,4 +1,5 @@
-import type { ServiceExport, ServiceExportKey } from '../../model/service-export.ts';
+import type { ClusterServiceKey } from '../../model/cluster-service.ts';
+import type { ServiceExport } from '../../model/service-export.ts';
 
 /** The services exported by other clusters, by `namespace/name` and cluster. */
 export class RemoteExports {
@@ -6,7 +7,7 @@ export class RemoteExports {
   readonly #counts = new Map<string, number>();
 
   /** Sets or deletes the export of a cluster. Returns its `namespace/name`. */
-  set({ namespace, name, cluster }: ServiceExportKey, service: ServiceExport | undefined): string {
+  set({ namespace, name, cluster }: ClusterServiceKey, service: ServiceExport | undefined): string {
     const key = `${namespace}/${name}`;
     const exports = this.#exports.get(key) ?? new Map<string, ServiceExport>();
     const change = Number(service !== undefined) - Number(exports.has(cluster));
