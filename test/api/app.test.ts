@@ -738,6 +738,35 @@ describe('/openapi.json', () => {
   });
 });
 
+it('compares the identities of two reads while it reads them (regression: all afterwards, in one turn)', async () => {
+  const { app, model } = testApp();
+  let compared = 0;
+  const known = Array.from({ length: 5_000 }, (_, at) => ({
+    identity: 256 + at,
+    labels: [],
+    get cluster() {
+      compared++;
+      return 'own';
+    },
+  }));
+  let most = 0;
+  Object.assign(model, {
+    *identities() {
+      for (const item of known) {
+        most = Math.max(most, compared);
+        compared = 0;
+        yield item;
+      }
+    },
+  });
+  const ask = (): unknown => get('/v1/identities?label=k8s:app=none', app);
+  await ask();
+  [most, compared] = [0, 0];
+  await ask();
+  expect(most).toBe(2);
+  expect(compared).toBe(2);
+});
+
 it('reads all identities once for requests that arrive during a read (memory: once for each request)', async () => {
   const { app, model } = testApp();
   const all: KnownIdentity[] = Array.from({ length: 5_000 }, (_, at) => ({

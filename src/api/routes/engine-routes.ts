@@ -270,6 +270,9 @@ function momentOf(
   return history.past.documentAt(kind, name, current, whenParameter(history, 'at', at, clock.wallTime()));
 }
 
+/** Number of identities read and compared in one step. */
+const IDENTITIES_PER_STEP = 2_048;
+
 interface IdentityList {
   /** Changes only if the list changes. */
   readonly version: number;
@@ -305,26 +308,27 @@ class IdentityView {
   }
 
   async #read(): Promise<IdentityList> {
-    const known: KnownIdentity[] = [];
-    await this.#gate.runSteps(gather(this.#identities(), known));
     const { version, known: previous } = this.#last;
-    const isSame =
-      known.length === previous.length &&
-      known.every(({ identity, labels, cluster }, at) => {
-        const earlier = previous[at];
-        return identity === earlier?.identity && labels === earlier.labels && cluster === earlier.cluster;
-      });
-    if (!isSame) this.#last = { version: version + 1, known };
+    const known: KnownIdentity[] = [];
+    let isSame = true;
+    const steps = function* (identities: Iterable<KnownIdentity>): Generator<void, void, void> {
+      for (const item of identities) {
+        isSame &&= isSameIdentity(item, previous[known.length]);
+        known.push(item);
+        if (known.length % IDENTITIES_PER_STEP === 0) yield;
+      }
+    };
+    await this.#gate.runSteps(steps(this.#identities()));
+    if (!isSame || known.length !== previous.length) this.#last = { version: version + 1, known };
     return this.#last;
   }
 }
 
-/** Appends all items to a list, 2,048 per step. */
-function* gather<T>(from: Iterable<T>, list: T[]): Generator<void, void, void> {
-  for (const item of from) {
-    list.push(item);
-    if (list.length % 2_048 === 0) yield;
-  }
+function isSameIdentity(
+  { identity, labels, cluster }: KnownIdentity,
+  earlier: KnownIdentity | undefined,
+): boolean {
+  return identity === earlier?.identity && labels === earlier.labels && cluster === earlier.cluster;
 }
 
 type Filters<F> = { readonly [Name in keyof F]?: string | undefined };
