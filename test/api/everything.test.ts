@@ -1,6 +1,6 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, it, vi } from 'vitest';
-import { addressRoles, podCIDRRoles } from '../../src/api/address-roles.ts';
+import { type AddressRoleDocument, addressRoles } from '../../src/api/address-roles.ts';
 import { pastNode, pastService } from '../../src/api/history-documents.ts';
 import type { ClusterMetrics } from '../../src/api/read-model.ts';
 import { streamOf } from '../../src/api/routes/event-stream.ts';
@@ -441,6 +441,12 @@ describe('a stream', () => {
   });
 });
 
+function rolesOf(model: TestModel, ip: string): readonly AddressRoleDocument[] {
+  const roles: AddressRoleDocument[] = [];
+  for (const _ of addressRoles(model, ip, roles));
+  return roles;
+}
+
 it('the roles of an address are all ports of a service, and each address of a node', () => {
   const model = new TestModel();
   const ports = new Map([
@@ -468,7 +474,7 @@ it('the roles of an address are all ports of a service, and each address of a no
       ipv6IngressIP: 'fd00::4',
     },
   });
-  expect(addressRoles(model, '10.96.0.1')).toEqual([
+  expect(rolesOf(model, '10.96.0.1')).toEqual([
     {
       ...{ kind: 'service', name: 'shop/cart', as: 'cluster-ip', ports: ['53/UDP', '80/TCP'] },
       text: 'cluster IP of shop/cart (53/UDP, 80/TCP)',
@@ -477,7 +483,7 @@ it('the roles of an address are all ports of a service, and each address of a no
   const roles = ['1.1.1.1', '2.2.2.2', '1.1.1.3', 'fd00:0::3', '1.1.1.4', 'fd00::4', '1.1.1.9', 'x'];
   expect(
     roles.map((ip) =>
-      addressRoles(model, ip)
+      rolesOf(model, ip)
         .map(({ text }) => text)
         .join(),
     ),
@@ -493,6 +499,21 @@ it('the roles of an address are all ports of a service, and each address of a no
   ]);
 });
 
+it('compares at most 1,024 nodes with an address in one step (regression: all, 50 ms for 100,000)', () => {
+  const model = new TestModel();
+  model.nodes.nodeUpdated({ cluster: 'own', name: 'n1', source: 'k8s', ipv4AllocCIDR: '10.1.0.0/24' });
+  const [node] = model.nodes.nodes();
+  let compared = 0;
+  Object.assign(model.nodes, {
+    *nodes() {
+      for (; compared < 5_000; compared++) yield node;
+    },
+  });
+  const steps: number[] = [];
+  for (const _ of addressRoles(model, '10.0.0.1', [])) steps.push(compared + 1);
+  expect(steps).toEqual([1_024, 2_048, 3_072, 4_096]);
+});
+
 it('an address without a pod is in a pod CIDR of a node', () => {
   const model = new TestModel();
   model.nodes.nodeUpdated({
@@ -500,8 +521,8 @@ it('an address without a pod is in a pod CIDR of a node', () => {
     ...{ ipv4SecondaryAllocCIDRs: ['10.1.8.0/24'], ipv6SecondaryAllocCIDRs: ['fd00:8::/64'] },
   });
   model.nodes.nodeUpdated({ cluster: 'far', name: 'n2', source: 'k8s', ipv6AllocCIDR: 'fd00:2::/64' });
-  const textsOf = (ip: string): readonly string[] => podCIDRRoles(model, ip).map(({ text }) => text);
-  expect(podCIDRRoles(model, '10.1.0.9')).toEqual([
+  const textsOf = (ip: string): readonly string[] => rolesOf(model, ip).map(({ text }) => text);
+  expect(rolesOf(model, '10.1.0.9')).toEqual([
     { kind: 'node', name: 'own/n1', as: 'pod-cidr', text: 'in pod CIDR 10.1.0.0/24 of node own/n1' },
   ]);
   expect(textsOf('10.1.8.1')).toEqual(['in pod CIDR 10.1.8.0/24 of node own/n1']);

@@ -2,7 +2,7 @@ import { createRoute, z } from '@hono/zod-openapi';
 import type { KeyedEntry } from '../../ipcache/types.ts';
 import { SOURCES } from '../../model/source.ts';
 import { Prefix } from '../../net/prefix.ts';
-import { addressRoles, podCIDRRoles } from '../address-roles.ts';
+import { type AddressRoleDocument, addressRoles } from '../address-roles.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import {
   type EntryDocument,
@@ -203,7 +203,7 @@ function addListRoutes(app: ApiApp, context: RouteContext): void {
 }
 
 /** Adds the routes of single IPs and CIDRs. */
-function addKeyRoutes(app: ApiApp, { model, clock }: RouteContext): void {
+function addKeyRoutes(app: ApiApp, { model, clock, gate }: RouteContext): void {
   const { ipcache } = model;
   const pastOf = (key: string, at: string) => prefixMoment(model, clock, key, at);
   app.openapi(LOOKUP, async (c) => {
@@ -223,7 +223,10 @@ function addKeyRoutes(app: ApiApp, { model, clock }: RouteContext): void {
         c,
         pastExplained(model, { key: ip, at }, await pastOf(endpointParameter('ip', ip), at)),
       );
-    return answerJSON(c, explainIP(model, ip, endpointParameter('ip', ip)));
+    const address = endpointParameter('ip', ip);
+    const roles: AddressRoleDocument[] = [];
+    await runWhileConnected(c, gate, addressRoles(model, address, roles));
+    return answerJSON(c, explainIP(model, ip, address, roles));
   });
   app.openapi(EXPLAIN_CIDR, async (c) => {
     const { ip, length } = c.req.valid('param');
@@ -235,12 +238,13 @@ function addKeyRoutes(app: ApiApp, { model, clock }: RouteContext): void {
   });
 }
 
-/**
- * Returns the claims on the prefix of an IP, and the roles of the IP. An IP of a service may have no prefix. If the IP
- * has no entry of its own, the roles include the pod CIDR that contains it.
- */
-function explainIP(model: ReadModel, requested: string, ip: string): ExplanationDocument {
-  const roles = [...addressRoles(model, ip), ...podCIDRRoles(model, ip)];
+/** Returns the claims on the prefix of an IP, and the roles of the IP. An IP with a role may have no prefix. */
+function explainIP(
+  model: ReadModel,
+  requested: string,
+  ip: string,
+  roles: readonly AddressRoleDocument[],
+): ExplanationDocument {
   const entry = model.ipcache.lookup(ip);
   if (entry === undefined && roles.length > 0)
     return { prefix: Prefix.parse(ip)?.toString() ?? ip, claims: [], roles };

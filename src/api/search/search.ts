@@ -3,7 +3,7 @@ import { type Label, labelText, parseLabelQuery } from '../../model/labels.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import { Prefix, prefixOfKey } from '../../net/prefix.ts';
 import { parseServiceKey } from '../../servicecache/service-id.ts';
-import { addressRoles, podCIDRRoles } from '../address-roles.ts';
+import { type AddressRoleDocument, addressRoles } from '../address-roles.ts';
 import { DETAILS, type SearchModel } from './result-detail.ts';
 import {
   SEARCH_KINDS,
@@ -123,7 +123,9 @@ class Search {
     yield;
     // A query with `=` matches only labels. An address matches neither labels nor names of pods.
     const isLabel = this.#query.includes('=');
-    const isAddress = PARTIAL_ADDRESS.test(this.#query) || Prefix.parseAnnotated(this.#query) !== undefined;
+    const prefix = Prefix.parseAnnotated(this.#query);
+    const isAddress = PARTIAL_ADDRESS.test(this.#query) || prefix !== undefined;
+    if (prefix !== undefined && !this.#query.includes('/')) yield* this.#addRoles();
     if (!isLabel) yield* this.#compareNames();
     if (!isLabel && !isAddress) yield* this.#comparePods();
     if (!isAddress) yield* this.#compareLabels();
@@ -155,7 +157,7 @@ class Search {
     }
   }
 
-  /** Adds the service, node, identity or prefixes that the query names, and the objects of an address. */
+  /** Adds the service, node, identity or prefixes that the query names, and the entry of an address. */
   #addNamed(): void {
     const { ipcache, services, nodes, labelsOf } = this.#model;
     const name = this.#lower;
@@ -177,7 +179,7 @@ class Search {
     this.#addWithin(cidr, 'part');
   }
 
-  /** Adds the prefix, pod, services and nodes of the address in the query. `fullLength`: its full-length CIDR. */
+  /** Adds the prefix and the pod of the address in the query. `fullLength`: its full-length CIDR. */
   #addAddress(fullLength: string): void {
     const entry = this.#model.ipcache.lookup(this.#query);
     if (entry !== undefined) {
@@ -186,8 +188,13 @@ class Search {
       const { k8s } = entry;
       if (k8s?.podName) this.#add('pod', `${k8s.namespace}/${k8s.podName}`, 'related');
     }
-    for (const { kind, name } of addressRoles(this.#model, this.#query)) this.#add(kind, name, 'exact');
-    for (const { name } of podCIDRRoles(this.#model, this.#query)) this.#add('node', name, 'related');
+  }
+
+  /** Adds the services and nodes of the address in the query, in steps. */
+  *#addRoles(): Generator<void, void, void> {
+    const roles: AddressRoleDocument[] = [];
+    yield* addressRoles(this.#model, this.#query, roles);
+    for (const { kind, name, as } of roles) this.#add(kind, name, as === 'pod-cidr' ? 'related' : 'exact');
   }
 
   /** Adds the prefixes whose text starts with the query, if it is an incomplete IPv4 address. */
