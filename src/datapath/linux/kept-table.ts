@@ -11,7 +11,6 @@ import type {
   TableChange,
 } from './kernel-table.ts';
 import { KeyQueue } from './key-queue.ts';
-import { RankedKeys } from './ranked-keys.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 import { WaitingDeletes } from './waiting-deletes.ts';
 
@@ -102,15 +101,15 @@ export class KeptTable<Item> implements Disposable {
   readonly #desired: DesiredItems<Item>;
   readonly #context: KeptTableContext;
   /** Marked keys. Their desired items are read when they are written. */
-  readonly #dirty = new KeyQueue();
+  readonly #dirty = new KeyQueue('lowest');
   /** Keys to delete, unless they are desired again by then. */
-  readonly #deletes = new KeyQueue();
+  readonly #deletes = new KeyQueue('highest');
   /** Keys waiting until they may be added to `#deletes`. Undefined if deletes need not wait. */
   readonly #waiting: WaitingDeletes | undefined;
   /** Our items in the table, the weakest first. */
-  readonly #actual = new RankedKeys('lowest');
+  readonly #actual = new KeyQueue('lowest');
   /** Items without room, the strongest first. */
-  readonly #noRoom = new RankedKeys('highest');
+  readonly #noRoom = new KeyQueue('highest');
   /** The keys whose last write or delete failed. Each is retried until one succeeds or none is needed. */
   readonly #failing = new Map<string, { readonly error: SyscallError; readonly attempts: number }>();
   /** The failing keys that wait for their next attempt. */
@@ -143,9 +142,9 @@ export class KeptTable<Item> implements Disposable {
       this.#waiting = new WaitingDeletes({ clock, nextTurn, whenAllowed, allow });
   }
 
-  /** Must be called when the desired item of a key has changed or may have changed. Costs a `Set.add`. */
+  /** Must be called when the desired item of a key has changed or may have changed. Costs a `Map.set`. */
   mark(key: string): void {
-    this.#dirty.add(this.#orderOf(key), key);
+    this.#dirty.set(key, this.#orderOf(key));
     this.#schedule();
   }
 
@@ -328,22 +327,21 @@ export class KeptTable<Item> implements Disposable {
 
   /** Returns the next changes. Upserts come first, because deleted items may be in use until the new ones exist. */
   #nextChunk(): readonly TableChange<Item>[] {
-    const upserts = this.#take(this.#dirty, 'lowest', (key, item) => this.#needsUpsert(key, item));
+    const upserts = this.#take(this.#dirty, (key, item) => this.#needsUpsert(key, item));
     if (upserts.length > 0 || this.#dirty.size > 0 || this.#unmarkedFound !== undefined) return upserts;
-    return this.#take(this.#deletes, 'highest', (key, item) => this.#needsDelete(key, item));
+    return this.#take(this.#deletes, (key, item) => this.#needsDelete(key, item));
   }
 
   /** Takes up to a chunk of keys from a queue, until their changes fill a call of `apply`. */
   #take(
     queue: KeyQueue,
-    first: 'lowest' | 'highest',
     needsChange: (key: string, desired: Item | undefined) => boolean,
   ): readonly TableChange<Item>[] {
     const limit = Math.min(CHUNK, this.#table.chunk ?? CHUNK);
     const changes: TableChange<Item>[] = [];
     let weight = 0;
     for (let taken = 0; taken < CHUNK && weight < limit; taken++) {
-      const key = queue.shift(first);
+      const key = queue.shift();
       if (key === undefined) break;
       const item = this.#desired.get(key);
       if (!needsChange(key, item)) continue;
@@ -390,13 +388,13 @@ export class KeptTable<Item> implements Disposable {
     this.#noRoom.delete(key);
     if (!this.#actual.has(key)) this.#endFailure(key);
     else if (this.#mustStay(key, undefined)) return;
-    else if (this.#waiting === undefined) this.#deletes.add(this.#orderOf(key), key);
+    else if (this.#waiting === undefined) this.#deletes.set(key, this.#orderOf(key));
     else this.#waiting.add(key);
   }
 
   /** Queues deletes whose wait has ended. */
   #queueDeletes(keys: Iterable<string>): void {
-    for (const key of keys) this.#deletes.add(this.#orderOf(key), key);
+    for (const key of keys) this.#deletes.set(key, this.#orderOf(key));
     this.#schedule();
   }
 
@@ -432,7 +430,7 @@ export class KeptTable<Item> implements Disposable {
 
   /** Queues a partly applied change again. */
   #requeue({ key, item }: TableChange<Item>): void {
-    if (item === undefined) this.#deletes.add(this.#orderOf(key), key);
+    if (item === undefined) this.#deletes.set(key, this.#orderOf(key));
     else {
       this.#setActual(key, item);
       this.mark(key);

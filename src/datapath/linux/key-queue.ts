@@ -1,37 +1,73 @@
-/** The keys of one order, and an iterator whose next key is the first of them. */
-interface Lane {
-  readonly keys: Set<string>;
-  /** Kept, because a new iterator would step over the slots of all keys deleted before. */
-  readonly first: Iterator<string, undefined>;
+import { LinkedList, type ListLink } from '../../base/keyed-queue.ts';
+import { SortedMap } from '../../base/sorted-map.ts';
+
+/** A queued key. */
+interface RankedKey extends ListLink<RankedKey> {
+  readonly key: string;
+  rank: number;
 }
 
-/** A queue of distinct keys by order, a small integer; keys of the same order are first in, first out. */
+/**
+ * A queue of keys by rank, the lowest or the highest rank first, as the constructor determines; keys of the same rank
+ * are first in, first out. No operation searches the keys.
+ */
 export class KeyQueue {
-  readonly #lanes: Lane[] = [];
+  readonly #entries = new Map<string, RankedKey>();
+  /** The keys of each rank. No list is empty. */
+  readonly #lists: SortedMap<number, LinkedList<RankedKey>>;
+
+  constructor(first: 'lowest' | 'highest') {
+    this.#lists = new SortedMap((a, b) => (first === 'lowest' ? a - b : b - a));
+  }
 
   get size(): number {
-    let size = 0;
-    for (const { keys } of this.#lanes) size += keys.size;
-    return size;
+    return this.#entries.size;
   }
 
-  add(order: number, key: string): void {
-    while (this.#lanes.length <= order) {
-      const keys = new Set<string>();
-      this.#lanes.push({ keys, first: keys.values() });
+  has(key: string): boolean {
+    return this.#entries.has(key);
+  }
+
+  /** Sets the rank of a key. A key that is new or has another rank becomes the last of its rank. */
+  set(key: string, rank: number): void {
+    const known = this.#entries.get(key);
+    if (known?.rank === rank) return;
+    if (known !== undefined) this.#unlink(known);
+    const entry = known ?? { key, rank, previous: undefined, next: undefined };
+    entry.rank = rank;
+    if (known === undefined) this.#entries.set(key, entry);
+    let list = this.#lists.get(rank);
+    if (list === undefined) {
+      list = new LinkedList();
+      this.#lists.set(rank, list);
     }
-    this.#lanes[order]?.keys.add(key);
+    list.append(entry);
   }
 
-  /** Removes and returns the first key of the lowest or the highest order. */
-  shift(from: 'lowest' | 'highest'): string | undefined {
-    const lane = from === 'lowest' ? this.#lanes.find(isFilled) : this.#lanes.findLast(isFilled);
-    const key = lane?.first.next().value;
-    if (key !== undefined) lane?.keys.delete(key);
+  /** Removes a key. Returns true if it was queued. */
+  delete(key: string): boolean {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return false;
+    this.#unlink(entry);
+    return this.#entries.delete(key);
+  }
+
+  /** Returns the first key with its rank; undefined if the queue is empty. */
+  first(): { readonly key: string; readonly rank: number } | undefined {
+    const { first: rank } = this.#lists;
+    return rank === undefined ? undefined : this.#lists.get(rank)?.first;
+  }
+
+  /** Removes and returns the first key. */
+  shift(): string | undefined {
+    const key = this.first()?.key;
+    if (key !== undefined) this.delete(key);
     return key;
   }
-}
 
-function isFilled({ keys }: Lane): boolean {
-  return keys.size > 0;
+  #unlink(entry: RankedKey): void {
+    const list = this.#lists.get(entry.rank);
+    list?.remove(entry);
+    if (list?.first === undefined) this.#lists.delete(entry.rank);
+  }
 }
