@@ -188,7 +188,7 @@ export class KeptTable<Item> implements Disposable {
   recheck(): void {
     const { isComplete } = this.#context;
     if (isComplete === undefined || this.#deletesAllowed) return;
-    void this.inTurns([...this.#foundItems.keys()], (key) => {
+    void this.inTurns(this.#foundItems.keys(), (key) => {
       if (this.#foundItems.has(key) && isComplete(key)) this.mark(key);
     });
   }
