@@ -5,6 +5,7 @@ import { backendCount, type CauseGroup, CauseGroups } from '../../history/causes
 import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
 import { Prefix } from '../../net/prefix.ts';
+import type { Node } from '../../nodemanager/node.ts';
 import { parseServiceKey } from '../../servicecache/service-id.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { serviceDocument } from '../documents.ts';
@@ -17,12 +18,18 @@ import {
   whenParameter,
 } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
-import type { ReadModel } from '../read-model.ts';
 import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { whenText } from '../when.ts';
 import { answerJSON } from './answer.ts';
-import { answers, checkConnected, filterParameter, limitParameter, prefixParameter } from './route-parts.ts';
+import {
+  answers,
+  checkConnected,
+  filterParameter,
+  limitParameter,
+  prefixParameter,
+  runWhileConnected,
+} from './route-parts.ts';
 
 /**
  * Maximum number of concurrent requests for groups over TCP, and as many over the unix socket. Each reads all records
@@ -32,6 +39,9 @@ const MAX_GROUPINGS = 4;
 
 /** Maximum weight of a page, see {@link weightOf}: 10 to 20 MB. */
 const MAX_PAGE_WEIGHT = 100_000;
+
+/** Number of nodes whose addresses are read per step: less than a millisecond. */
+const NODES_PER_STEP = 1_024;
 
 const RANGE = {
   from: filterParameter('Only changes at or after this time: RFC 3339, `-10m` or `#SEQUENCE`'),
@@ -81,7 +91,8 @@ const AROUND = createRoute({
   responses: answers(CAUSES, 'Groups of changes'),
 });
 
-export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): void {
+export function addHistoryRoutes(app: ApiApp, context: RouteContext): void {
+  const { model, clock } = context;
   app.openapi(LIST, async (c) => {
     const { key, from, to, after, limit } = c.req.valid('query');
     const history = historyOf(model);
@@ -114,7 +125,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
     if (when < retained.from) throw notRetainedProblem(at ?? 'now', retained);
     const windowMs = window * 1000;
     const range = { from: when - windowMs, to: when + windowMs };
-    const groups = await limitGroupings(c, async () => groupedChanges(c, model, range, limit));
+    const groups = await limitGroupings(c, async () => groupedChanges(c, context, range, limit));
     return answerJSON(c, {
       at: isoTime(when),
       groups: groups.map(causeDocument),
@@ -166,7 +177,7 @@ async function readRecords(
 /** Returns the changes of a range, grouped by cause. Throws `ProblemError` if the client disconnects. */
 async function groupedChanges(
   c: Context,
-  model: ReadModel,
+  { model, gate }: RouteContext,
   range: { readonly from: number; readonly to: number },
   limit: number,
 ): Promise<readonly CauseGroup[]> {
@@ -176,8 +187,7 @@ async function groupedChanges(
   for await (const records of whileConnected(c, past.records(range)))
     for (const record of records) groups.add(record);
   const nodeByHost = new Map<string, string>();
-  for (const node of model.nodes.nodes())
-    for (const { ip } of node.fields.addresses) nodeByHost.set(ip, node.fullName);
+  await runWhileConnected(c, gate, addNodesByHost(model.nodes.nodes(), nodeByHost));
   const emptied = new Set<string>();
   for await (const service of whileConnected(c, groups.reducedServices)) {
     const announced = model.services.get(parseServiceKey(service));
@@ -191,6 +201,18 @@ async function groupedChanges(
     nodeOf: (host) => nodeByHost.get(host),
     isEmptied: (service) => emptied.has(service),
   });
+}
+
+/** Sets the name of the node of each address, in steps. */
+function* addNodesByHost(
+  nodes: Iterable<Node>,
+  nodeByHost: Map<string, string>,
+): Generator<void, void, void> {
+  let count = 0;
+  for (const { fields, fullName } of nodes) {
+    for (const { ip } of fields.addresses) nodeByHost.set(ip, fullName);
+    if (++count % NODES_PER_STEP === 0) yield;
+  }
 }
 
 /** Yields items. Throws `ProblemError` if the client disconnects. */

@@ -58,6 +58,27 @@ describe('/v1/history/around', () => {
     expect(groups.map(({ node, host }) => node ?? host)).toContain('192.168.9.9');
   });
 
+  it('reads the addresses of the nodes in steps (regression: all in one turn)', async () => {
+    const model = new TestModel();
+    const { app } = testApp(model);
+    model.nodes.nodeUpdated({ ...NODE, addresses: [{ type: 'InternalIP', ip: HOST }] });
+    const [node] = model.nodes.nodes();
+    let inTurn = 0;
+    let most = 0;
+    Object.assign(model.nodes, {
+      *nodes() {
+        for (let i = 0; i < 50_000; i++) {
+          if (inTurn++ === 0) setImmediate(() => (inTurn = 0));
+          most = Math.max(most, inTurn);
+          yield node;
+        }
+      },
+    });
+    expect((await app.request('/v1/history/around')).status).toBe(200);
+    expect(most).toBeGreaterThan(0);
+    expect(most).toBeLessThan(20_000);
+  });
+
   it('names a host by the last node that had its address, if none has it now', async () => {
     const model = new TestModel();
     const { app } = testApp(model);
