@@ -12,32 +12,21 @@ function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
 }
 
 /**
- * Subtracts prefixes from a prefix, all in address space 0. Returns the minimal remainder, ordered by address, at most
- * its first `maxPrefixes` prefixes; an empty list if the others cover the prefix. Prefixes outside of it are ignored.
- * One of the others that is n bits longer costs n steps and adds at most n prefixes.
+ * Subtracts prefixes from a prefix, all in address space 0. Yields the minimal remainder, ordered by address; nothing if
+ * the others cover the prefix. Prefixes outside of it are ignored. One of the others that is n bits longer costs n steps
+ * and adds at most n prefixes.
  */
-export function subtractPrefixes(
-  prefix: Prefix,
-  others: readonly Prefix[],
-  maxPrefixes: number = Number.POSITIVE_INFINITY,
-): readonly Prefix[] {
-  const remaining: Prefix[] = [];
-  subtractInto(remaining, prefix, others, maxPrefixes);
-  return remaining;
-}
-
-function subtractInto(
-  remaining: Prefix[],
-  prefix: Prefix,
-  others: readonly Prefix[],
-  maxPrefixes: number,
-): void {
-  if (remaining.length >= maxPrefixes || others.some((other) => other.contains(prefix))) return;
-  const within = others.filter((other) => prefix.contains(other));
-  if (within.length === 0) {
-    remaining.push(prefix);
-    return;
+export function* subtractPrefixes(whole: Prefix, others: readonly Prefix[]): Generator<Prefix, void, void> {
+  const parts = [{ prefix: whole, near: others }];
+  for (let part = parts.pop(); part !== undefined; part = parts.pop()) {
+    const { prefix, near } = part;
+    if (near.some((other) => other.contains(prefix))) continue;
+    const within = near.filter((other) => prefix.contains(other));
+    if (within.length === 0) {
+      yield prefix;
+      continue;
+    }
+    parts.push({ prefix: upperHalf(prefix), near: within });
+    parts.push({ prefix: new Prefix(prefix, prefix.length + 1), near: within }); // the lower half is next
   }
-  subtractInto(remaining, new Prefix(prefix, prefix.length + 1), within, maxPrefixes); // the lower half
-  subtractInto(remaining, upperHalf(prefix), within, maxPrefixes);
 }

@@ -57,8 +57,12 @@ function* addOthers(result: Map<string, Prefix>, cidrs: CIDRsByText, others: CID
 
 /** Yields the texts of what remains of CIDRs without the exceptions. */
 function* remainders(cidrs: CIDRsByText, except: readonly Prefix[]): Generator<string, void, void> {
-  if (except.length === 0) yield* cidrs.keys();
-  else for (const cidr of cidrs.values()) yield* subtractPrefixes(cidr, except, MAX_CIDRS + 1).map(String);
+  if (except.length === 0) {
+    yield* cidrs.keys();
+    return;
+  }
+  for (const cidr of cidrs.values())
+    for (const remainder of subtractPrefixes(cidr, except)) yield remainder.toString();
 }
 
 /**
