@@ -34,8 +34,8 @@ const FRONTEND_TEXTS: Readonly<Record<FrontendKind, string>> = {
 const NODES_PER_STEP = 1_024;
 
 /**
- * Appends the services and nodes with this IP (in any spelling) to `roles`, in steps. If the IP has no entry of its own,
- * appends also the nodes with a pod CIDR that contains it. Costs one pass over the nodes, about 0.5 µs each.
+ * Appends the services and nodes with this IP (in any spelling) to `roles`, in steps. If the IP has no entry of its
+ * own, appends also the nodes with a pod CIDR that contains it. Costs one pass over the nodes, about 0.5 µs each.
  */
 export function* addressRoles(
   { ipcache, services, nodes }: Pick<ReadModel, 'ipcache' | 'services' | 'nodes'>,
