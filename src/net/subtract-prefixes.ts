@@ -12,9 +12,9 @@ function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
 }
 
 /**
- * Subtracts prefixes from a prefix, all in address space 0. Yields the minimal remainder, ordered by address; nothing if
- * the others cover the prefix. Prefixes outside of it are ignored. One of the others that is n bits longer costs n steps
- * and adds at most n prefixes.
+ * Subtracts prefixes from a prefix, all in address space 0. Yields the minimal remainder, ordered by address; nothing
+ * if the others cover the prefix. Prefixes outside of it are ignored. One of the others that is n bits longer costs n
+ * steps and adds at most n prefixes.
  */
 export function* subtractPrefixes(whole: Prefix, others: readonly Prefix[]): Generator<Prefix, void, void> {
   const parts = [{ prefix: whole, near: others }];
