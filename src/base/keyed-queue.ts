@@ -1,3 +1,5 @@
+import { SortedMap } from './sorted-map.ts';
+
 /** The links of a member of a {@link LinkedList}. A member is in at most one list. */
 export interface ListLink<L> {
   previous: L | undefined;
@@ -28,6 +30,62 @@ export class LinkedList<L extends ListLink<L>> {
   clear(): void {
     this.first = undefined;
     this.#last = undefined;
+  }
+
+  /** Iterates over the members in order. The loop may remove the current member. */
+  *[Symbol.iterator](): Generator<L, void, void> {
+    for (let link = this.first; link !== undefined; link = link.next) yield link;
+  }
+}
+
+/**
+ * Lists of members by rank. Members of the same rank are first in, first out. An operation searches the distinct ranks
+ * by bisection, but no members.
+ */
+export class RankedLists<L extends ListLink<L>> {
+  /** No list is empty. */
+  readonly #lists: SortedMap<number, LinkedList<L>>;
+
+  /** @param compare the order of the ranks */
+  constructor(compare: (a: number, b: number) => number) {
+    this.#lists = new SortedMap(compare);
+  }
+
+  /** The first rank that has members. */
+  get firstRank(): number | undefined {
+    return this.#lists.first;
+  }
+
+  /** The first member of the first rank. */
+  get first(): L | undefined {
+    const rank = this.#lists.first;
+    return rank === undefined ? undefined : this.#lists.get(rank)?.first;
+  }
+
+  append(rank: number, member: L): void {
+    let list = this.#lists.get(rank);
+    if (list === undefined) {
+      list = new LinkedList();
+      this.#lists.set(rank, list);
+    }
+    list.append(member);
+  }
+
+  /** Removes a member of this rank. */
+  remove(rank: number, member: L): void {
+    const list = this.#lists.get(rank);
+    list?.remove(member);
+    if (list?.first === undefined) this.#lists.delete(rank);
+  }
+
+  clear(): void {
+    this.#lists.clear();
+  }
+
+  /** Iterates over the members, those of the first rank first. The lists must not change during the iteration. */
+  *[Symbol.iterator](): Generator<L, void, void> {
+    const { first } = this.#lists;
+    if (first !== undefined) for (const [, list] of this.#lists.from(first)) yield* list;
   }
 }
 
@@ -99,13 +157,12 @@ export class KeyedQueue<K, V = undefined> {
 
   /** Iterates over keys and values in the order of the queue. The loop may delete the current key. */
   *[Symbol.iterator](): Generator<readonly [key: K, value: V], void, void> {
-    for (let entry = this.#list.first; entry !== undefined; entry = entry.next)
-      yield [entry.key, entry.value];
+    for (const { key, value } of this.#list) yield [key, value];
   }
 
   /** Iterates over the values in the order of the queue. */
   *values(): Generator<V, void, void> {
-    for (let entry = this.#list.first; entry !== undefined; entry = entry.next) yield entry.value;
+    for (const { value } of this.#list) yield value;
   }
 
   #remove(entry: QueuedKey<K, V>): void {

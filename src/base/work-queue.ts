@@ -1,7 +1,6 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
 import type { Clock, Random, Timer } from './clock.ts';
-import { LinkedList, type ListLink } from './keyed-queue.ts';
-import { SortedMap } from './sorted-map.ts';
+import { LinkedList, type ListLink, RankedLists } from './keyed-queue.ts';
 
 /** Options of {@link WorkQueue}. */
 export interface WorkQueueOptions {
@@ -63,8 +62,8 @@ export class WorkQueue<K> {
   readonly #inWork = new LinkedList<WorkEntry<K>>();
   /** Number of keys in `#inWork`. */
   #working = 0;
-  /** The delayed keys by the time at which they are due. No list is empty. */
-  readonly #delayed = new SortedMap<number, LinkedList<WorkEntry<K>>>((a, b) => a - b);
+  /** The delayed keys by the time at which they are due. */
+  readonly #delayed = new RankedLists<WorkEntry<K>>((a, b) => a - b);
   /** Set for the first of the delayed keys. */
   #timer: Timer | undefined;
   #timerAt: number | undefined;
@@ -94,9 +93,7 @@ export class WorkQueue<K> {
 
   /** Iterates over all keys in any order. */
   *keys(): Generator<K, void, void> {
-    yield* keysOf(this.#due);
-    yield* keysOf(this.#inWork);
-    for (const [, list] of this.#delayed.from(Number.NEGATIVE_INFINITY)) yield* keysOf(list);
+    for (const entries of [this.#due, this.#inWork, this.#delayed]) for (const { key } of entries) yield key;
   }
 
   /** Makes a key due now; ends its delay. A key that is worked on is queued by `done`. */
@@ -205,7 +202,7 @@ export class WorkQueue<K> {
     this.#delayed.clear();
     this.#setTimer();
     this.#failures.clear();
-    for (let entry = this.#inWork.first; entry !== undefined; entry = entry.next) {
+    for (const entry of this.#inWork) {
       entry.dueAt = Number.POSITIVE_INFINITY;
       this.#entries.set(entry.key, entry);
     }
@@ -232,26 +229,18 @@ export class WorkQueue<K> {
   #delay(entry: WorkEntry<K>, at: number): void {
     entry.state = 'delayed';
     entry.dueAt = at;
-    let list = this.#delayed.get(at);
-    if (list === undefined) {
-      list = new LinkedList();
-      this.#delayed.set(at, list);
-      this.#setTimer();
-    }
-    list.append(entry);
+    this.#delayed.append(at, entry);
+    this.#setTimer();
   }
 
   #undelay(entry: WorkEntry<K>): void {
-    const list = this.#delayed.get(entry.dueAt);
-    list?.remove(entry);
-    if (list?.first !== undefined) return;
-    this.#delayed.delete(entry.dueAt);
+    this.#delayed.remove(entry.dueAt, entry);
     this.#setTimer();
   }
 
   #setTimer(): void {
     const { clock } = this.#options;
-    const at = this.#delayed.first;
+    const at = this.#delayed.firstRank;
     if (at === this.#timerAt) return;
     this.#timer?.cancel();
     this.#timerAt = at;
@@ -263,21 +252,17 @@ export class WorkQueue<K> {
     const { clock, onDue } = this.#options;
     this.#timerAt = undefined;
     this.#endDelays(Math.max(at, clock.now()), MAX_DUE); // a timer of the runtime may fire a fraction early
-    this.#setTimer();
     onDue?.();
   }
 
   /** Makes delayed keys due, those due first. */
   #endDelays(until: number, maxKeys: number): void {
     for (let left = maxKeys; left > 0; left--) {
-      const { first = Number.POSITIVE_INFINITY } = this.#delayed;
-      const entry = first > until ? undefined : this.#delayed.get(first)?.first;
-      if (entry === undefined) return;
-      this.add(entry.key);
+      const { first } = this.#delayed;
+      if (first === undefined || first.dueAt > until) break;
+      this.#delayed.remove(first.dueAt, first);
+      this.#makeDue(first);
     }
+    this.#setTimer();
   }
-}
-
-function* keysOf<K>({ first }: LinkedList<WorkEntry<K>>): Generator<K, void, void> {
-  for (let entry = first; entry !== undefined; entry = entry.next) yield entry.key;
 }

@@ -1,5 +1,4 @@
-import { LinkedList, type ListLink } from '../../base/keyed-queue.ts';
-import { SortedMap } from '../../base/sorted-map.ts';
+import { type ListLink, RankedLists } from '../../base/keyed-queue.ts';
 
 /** A queued key. */
 interface RankedKey extends ListLink<RankedKey> {
@@ -13,11 +12,10 @@ interface RankedKey extends ListLink<RankedKey> {
  */
 export class KeyQueue {
   readonly #entries = new Map<string, RankedKey>();
-  /** The keys of each rank. No list is empty. */
-  readonly #lists: SortedMap<number, LinkedList<RankedKey>>;
+  readonly #lists: RankedLists<RankedKey>;
 
   constructor(first: 'lowest' | 'highest') {
-    this.#lists = new SortedMap((a, b) => (first === 'lowest' ? a - b : b - a));
+    this.#lists = new RankedLists((a, b) => (first === 'lowest' ? a - b : b - a));
   }
 
   get size(): number {
@@ -32,30 +30,24 @@ export class KeyQueue {
   set(key: string, rank: number): void {
     const known = this.#entries.get(key);
     if (known?.rank === rank) return;
-    if (known !== undefined) this.#unlink(known);
+    if (known !== undefined) this.#lists.remove(known.rank, known);
     const entry = known ?? { key, rank, previous: undefined, next: undefined };
     entry.rank = rank;
     if (known === undefined) this.#entries.set(key, entry);
-    let list = this.#lists.get(rank);
-    if (list === undefined) {
-      list = new LinkedList();
-      this.#lists.set(rank, list);
-    }
-    list.append(entry);
+    this.#lists.append(rank, entry);
   }
 
   /** Removes a key. Returns true if it was queued. */
   delete(key: string): boolean {
     const entry = this.#entries.get(key);
     if (entry === undefined) return false;
-    this.#unlink(entry);
+    this.#lists.remove(entry.rank, entry);
     return this.#entries.delete(key);
   }
 
   /** Returns the first key with its rank; undefined if the queue is empty. */
   first(): { readonly key: string; readonly rank: number } | undefined {
-    const { first: rank } = this.#lists;
-    return rank === undefined ? undefined : this.#lists.get(rank)?.first;
+    return this.#lists.first;
   }
 
   /** Removes and returns the first key. */
@@ -63,11 +55,5 @@ export class KeyQueue {
     const key = this.first()?.key;
     if (key !== undefined) this.delete(key);
     return key;
-  }
-
-  #unlink(entry: RankedKey): void {
-    const list = this.#lists.get(entry.rank);
-    list?.remove(entry);
-    if (list?.first === undefined) this.#lists.delete(entry.rank);
   }
 }
