@@ -20,16 +20,15 @@ export function listOf<C extends ClaimWriter>(claims: SortedClaims<C>): readonly
 
 /** Returns this writer's claim; undefined if there is none. */
 export function claimOf<C extends ClaimWriter>(claims: SortedClaims<C>, writer: Writer): C | undefined {
-  const { source, owner = '' } = writer;
   const [block, position] = placeOf(claims, writer);
   const claim = claims[block]?.[position];
-  return claim !== undefined && claim.source === source && claim.owner === owner ? claim : undefined;
+  return isOf(claim, writer) ? claim : undefined;
 }
 
 /** Returns the claims with a claim, which replaces an earlier one of the same writer. */
 export function withClaim<C extends ClaimWriter>(claims: SortedClaims<C>, claim: C): SortedClaims<C> {
   const [block, position] = placeOf(claims, claim);
-  const replacedCount = claimOf(claims, claim) === undefined ? 0 : 1;
+  const replacedCount = isOf(claims[block]?.[position], claim) ? 1 : 0;
   const changed = (claims[block] ?? []).toSpliced(position, replacedCount, claim);
   if (changed.length <= 2 * BLOCK) return claims.toSpliced(block, 1, changed);
   return claims.toSpliced(block, 1, changed.slice(0, BLOCK), changed.slice(BLOCK));
@@ -43,6 +42,11 @@ export function withoutClaim<C extends ClaimWriter>(
   const [block, position] = placeOf(claims, writer);
   const changed = (claims[block] ?? []).toSpliced(position, 1);
   return changed.length === 0 ? claims.toSpliced(block, 1) : claims.toSpliced(block, 1, changed);
+}
+
+/** Returns true if a claim is one of this writer. */
+function isOf(claim: ClaimWriter | undefined, { source, owner = '' }: Writer): boolean {
+  return claim !== undefined && claim.source === source && claim.owner === owner;
 }
 
 /** Returns the block and the index in it at which this writer's claim is, or is inserted. */
