@@ -14,11 +14,11 @@ export class DueKeys extends WorkQueue<string> {
   #woken: AbortController | undefined;
 
   constructor(options: Omit<WorkQueueOptions, 'onDue'>) {
-    super(options);
+    super({ ...options, onDue: () => this.wake() });
     this.#clock = options.clock;
   }
 
-  /** Makes a key due now and wakes the worker. The queue also calls this for a key whose delay has ended. */
+  /** Makes a key due now and wakes the worker. */
   override add(key: string): void {
     super.add(key);
     this.wake();
