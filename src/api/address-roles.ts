@@ -1,3 +1,4 @@
+import { forEachInSteps } from '../base/turn-gate.ts';
 import type { Family } from '../net/address-words.ts';
 import { protocolName } from '../net/port.ts';
 import { canonicalAddress, Prefix } from '../net/prefix.ts';
@@ -47,15 +48,13 @@ export function* addressRoles(
   const address = Prefix.parse(ip);
   const hasEntry = address !== undefined && ipcache.lookupByPrefix(address.toString()) !== undefined;
   const podCIDRRoles: AddressRoleDocument[] = [];
-  let compared = 0;
-  for (const { fields, fullName: name } of nodes.nodes()) {
+  yield* forEachInSteps(nodes.nodes(), NODES_PER_STEP, ({ fields, fullName: name }) => {
     const as = nodeAddressType(fields, canonical);
     if (as !== undefined) roles.push({ kind: 'node', name, as, text: `${as} of node ${name}` });
     const cidr = hasEntry ? undefined : podCIDROf(fields, address);
     if (cidr !== undefined)
       podCIDRRoles.push({ kind: 'node', name, as: 'pod-cidr', text: `in pod CIDR ${cidr} of node ${name}` });
-    if (++compared % NODES_PER_STEP === 0) yield;
-  }
+  });
   for (const role of podCIDRRoles) roles.push(role);
 }
 

@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
+import { forEachInSteps, type TurnGate } from '../base/turn-gate.ts';
 import { ownerCluster, type Source } from '../model/source.ts';
 import { Prefix, prefixOfKey } from '../net/prefix.ts';
 import type { NodeFields } from '../nodemanager/node-spec.ts';
@@ -180,14 +180,10 @@ export class ConflictScan {
   async #scan(): Promise<ConflictsDocument> {
     const counts = { 'pod-cidr': 0, prefix: 0, 'cluster-id': 0 };
     const items: ConflictDocument[] = [];
-    function* steps(model: ConflictModel): Generator<undefined, void, void> {
-      let examined = 0;
-      for (const conflict of meshConflicts(model)) {
-        if (conflict !== undefined && ++counts[conflict.kind] <= MAX_SHOWN) items.push(conflict);
-        if (++examined % ITEMS_PER_STEP === 0) yield;
-      }
-    }
-    await this.#gate.runSteps(steps(this.#model));
+    const add = (conflict: ConflictDocument | undefined): void => {
+      if (conflict !== undefined && ++counts[conflict.kind] <= MAX_SHOWN) items.push(conflict);
+    };
+    await this.#gate.runSteps(forEachInSteps(meshConflicts(this.#model), ITEMS_PER_STEP, add));
     this.#last = { counts, items };
     this.#lastAt = this.#clock.now();
     return this.#last;

@@ -195,3 +195,16 @@ export const OPEN_GATE: TurnGate = new TurnGate({
   nextTurn: (callback) => callback(),
   weightPerTurn: Number.POSITIVE_INFINITY,
 });
+
+/** Calls `visit` with each item, and yields after every `perStep` items. For {@link TurnGate.runSteps}. */
+export function* forEachInSteps<T>(
+  items: Iterable<T>,
+  perStep: number,
+  visit: (item: T) => unknown,
+): Generator<undefined, void, void> {
+  let visited = 0;
+  for (const item of items) {
+    visit(item);
+    if (++visited % perStep === 0) yield;
+  }
+}

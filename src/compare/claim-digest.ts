@@ -1,3 +1,4 @@
+import { forEachInSteps } from '../base/turn-gate.ts';
 import { Int32Rows } from '../columns/int32-rows.ts';
 import { mix } from '../columns/mix.ts';
 import { PagedMap } from '../columns/paged-map.ts';
@@ -191,11 +192,7 @@ export class ClaimDigest {
   *read(): Generator<void, void, void> {
     this.#tracker ??= this.#ipcache.trackClaims();
     const tracker = this.#tracker;
-    let marked = 0;
-    for (const row of this.#locals) {
-      tracker.mark(row);
-      if (++marked % ROWS_PER_STEP === 0) yield;
-    }
+    yield* forEachInSteps(this.#locals, ROWS_PER_STEP, (row) => tracker.mark(row));
     while (tracker.read(ROWS_PER_STEP, this.#readRow) === ROWS_PER_STEP) yield;
   }
 

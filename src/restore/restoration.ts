@@ -12,7 +12,7 @@ import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
 import type { StateFile, StateFolder } from '../base/files/state-folder.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
+import { forEachInSteps, type TurnGate } from '../base/turn-gate.ts';
 import type { Claim } from '../ipcache/types.ts';
 import type { ClusterNode, NodeName } from '../model/cluster-node.ts';
 import type { Labels } from '../model/labels.ts';
@@ -161,10 +161,8 @@ export class Restoration {
     const header = { cluster: clusterName, writtenAt: knownAt, knownAt: new Map<string, number>() };
     const accepted = { entries: 0, nodes: 0 };
     await gate.runSteps(
-      inSteps(
-        identities,
-        ({ identity, labels }) => this.#restoreIdentity({ identity, labels, cluster: clusterName }),
-        gate.slice,
+      forEachInSteps(identities, gate.slice, ({ identity, labels }) =>
+        this.#restoreIdentity({ identity, labels, cluster: clusterName }),
       ),
     );
     if (entries.length + identities.length > 0) this.#recordTime(clusterName, header);
@@ -172,9 +170,9 @@ export class Restoration {
       const claim = { identity, k8s, source: 'restored', owner: '' } as const;
       if (ipcache.upsert(ip, claim) !== 'invalid') accepted.entries++;
     };
-    await gate.runSteps(inSteps(entries, restoreEntry));
+    await gate.runSteps(forEachInSteps(entries, ITEMS_PER_STEP, restoreEntry));
     await gate.runSteps(
-      inSteps(nodes, (node) => {
+      forEachInSteps(nodes, ITEMS_PER_STEP, (node) => {
         if (this.#options.nodes.nodeUpdated({ ...node, source: 'restored' }) === 'invalid') return;
         this.#recordNode(node, header);
         accepted.nodes++;
@@ -241,16 +239,16 @@ export class Restoration {
     const names = this.#nodeNames.get(cluster) ?? [];
     this.#nodeNames.delete(cluster);
     await gate.runSteps(
-      inSteps(names, (name) => {
-        nodes.nodeDeleted({ cluster, name, source: 'restored' });
-      }),
+      forEachInSteps(names, ITEMS_PER_STEP, (name) =>
+        nodes.nodeDeleted({ cluster, name, source: 'restored' }),
+      ),
     );
     const identities = this.#identitiesOf.get(cluster) ?? [];
     this.#identitiesOf.delete(cluster);
     const forget = (identity: number): void => {
       if (this.clusterOf(identity) === cluster) this.#identities.delete(identity);
     };
-    await gate.runSteps(inSteps(identities, forget, gate.slice));
+    await gate.runSteps(forEachInSteps(identities, gate.slice, forget));
   }
 
   #checkHeader(payload: Uint8Array): CheckpointHeader {
@@ -410,16 +408,4 @@ function readEntries(
     throw new CheckpointError('torn', error.message);
   }
   return entries;
-}
-
-/** Calls `work` with each item, and yields after each `perStep` items. */
-function* inSteps<T>(
-  items: readonly T[],
-  work: (item: T) => void,
-  perStep: number = ITEMS_PER_STEP,
-): Generator<void, void, void> {
-  for (let from = 0; from < items.length; from += perStep) {
-    items.slice(from, from + perStep).forEach(work);
-    yield;
-  }
 }

@@ -1,3 +1,4 @@
+import { forEachInSteps } from '../base/turn-gate.ts';
 import type { FeedTap } from '../k8s/feed/object-feed.ts';
 import type { ObjectName } from '../k8s/object-table.ts';
 import type { KubernetesObject, ResourceEvent } from '../k8s/resource.ts';
@@ -71,11 +72,9 @@ class KindTape implements FeedTap {
   *snapshot(): Generator<void, void, void> {
     const line = (step: ListStep): string => contentOf({ ev: 'kind', kind: this.#kind, do: step, snap: 1 });
     if (this.#steps.length > 0) this.#lines.add(line('start'));
-    let added = 0;
-    for (const content of this.#last.values()) {
-      this.#lines.add(`${content},"snap":1}`);
-      if (++added % OBJECTS_PER_STEP === 0) yield;
-    }
+    yield* forEachInSteps(this.#last.values(), OBJECTS_PER_STEP, (content) =>
+      this.#lines.add(`${content},"snap":1}`),
+    );
     for (const step of this.#steps) if (step !== 'start') this.#lines.add(line(step));
   }
 }

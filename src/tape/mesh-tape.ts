@@ -1,3 +1,4 @@
+import { forEachInSteps } from '../base/turn-gate.ts';
 import type { MeshTap, StoreTap } from '../clustermesh/mesh-tap.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
@@ -122,11 +123,9 @@ class StoreTape implements StoreTap {
   /** Adds lines with the last value of each key, in steps. */
   *snapshot(): Generator<void, void, void> {
     if (this.followLine !== undefined) this.#lines.add(this.followLine);
-    let added = 0;
-    for (const [name, { revision, value }] of this.#last ?? []) {
-      this.#lines.add(`${this.put(name, value, revision)},"snap":1}`);
-      if (++added % KEYS_PER_STEP === 0) yield;
-    }
+    yield* forEachInSteps(this.#last ?? [], KEYS_PER_STEP, ([name, { revision, value }]) =>
+      this.#lines.add(`${this.put(name, value, revision)},"snap":1}`),
+    );
   }
 }
 

@@ -2,7 +2,7 @@ import { assert } from '../base/assert.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
 import { showValue } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
+import { forEachInSteps, OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache, PrefixClaims } from '../ipcache/ipcache.ts';
 import type { Writer } from '../ipcache/types.ts';
@@ -240,11 +240,9 @@ class Preview implements Disposable {
   }
 
   *#readNodes(): Generator<void, void, void> {
-    let read = 0;
-    for (const [fullName, claims] of this.#engines.nodes?.claims() ?? []) {
-      this.#evaluateNode(fullName, claims);
-      if (++read % NODES_PER_STEP === 0) yield;
-    }
+    yield* forEachInSteps(this.#engines.nodes?.claims() ?? [], NODES_PER_STEP, ([fullName, claims]) =>
+      this.#evaluateNode(fullName, claims),
+    );
   }
 
   *#readServices(): Generator<void, void, void> {
@@ -269,26 +267,22 @@ class Preview implements Disposable {
       for (const key of keys) this.#evaluatePrefix(key);
       yield;
     }
-    let read = 0;
     if (this.#overlay.changesOrder)
-      for (const [claim] of ipcache.contested()) {
+      yield* forEachInSteps(ipcache.contested(), KEYS_PER_STEP, ([claim]) => {
         if (claim !== undefined) this.#evaluatePrefix(claim.key);
-        if (++read % KEYS_PER_STEP === 0) yield;
-      }
+      });
     for (const prefix of this.#overlay.namedPrefixes) this.#dirtyPrefixes.set(prefix, undefined);
   }
 
   *#readIdentities(): Generator<void, void, void> {
     const removedClusters = this.#edits.flatMap((edit) => clusterOfRemovedServices(edit) ?? []);
     if (removedClusters.length === 0) return;
-    let read = 0;
-    for (const { cluster } of this.#engines.identities?.() ?? []) {
+    yield* forEachInSteps(this.#engines.identities?.() ?? [], IDENTITIES_PER_STEP, ({ cluster }) => {
       const isRemoved = removedClusters.some((removed) =>
         removed === '*' ? this.#clusters.has(cluster) : cluster === removed,
       );
       if (isRemoved) this.#unknownIdentities++;
-      if (++read % IDENTITIES_PER_STEP === 0) yield;
-    }
+    });
   }
 
   /**

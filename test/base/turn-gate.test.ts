@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { OPEN_GATE, TurnGate } from '../../src/base/turn-gate.ts';
+import { forEachInSteps, OPEN_GATE, TurnGate } from '../../src/base/turn-gate.ts';
 import { ManualClock } from './support/manual-clock.ts';
 
 /** A gate of small turns, and an event loop whose turns the test starts. */
@@ -208,6 +208,17 @@ describe('a gate to the event loop', () => {
     for (let i = 0; i < 3; i++) await world.turn();
     expect(await a).toBe(true);
     expect(world.done.filter((step) => step.startsWith('a'))).toHaveLength(12);
+  });
+
+  it('forEachInSteps visits every item in order and yields after each full step', () => {
+    const visited: number[] = [];
+    const atYield = [];
+    for (const _ of forEachInSteps(new Set([1, 2, 3, 4, 5]), 2, (item) => visited.push(item)))
+      atYield.push(visited.length);
+    expect([visited, atYield]).toEqual([
+      [1, 2, 3, 4, 5],
+      [2, 4],
+    ]);
   });
 
   it('an open gate admits everything immediately, in one slice', async () => {

@@ -1,5 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
-import type { TurnGate } from '../../base/turn-gate.ts';
+import { forEachInSteps, type TurnGate } from '../../base/turn-gate.ts';
 import type { PastFields } from '../../history/document-change.ts';
 import type { DocumentMoment } from '../../history/types.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
@@ -311,14 +311,11 @@ class IdentityView {
     const { version, known: previous } = this.#last;
     const known: KnownIdentity[] = [];
     let isSame = true;
-    const steps = function* (identities: Iterable<KnownIdentity>): Generator<void, void, void> {
-      for (const item of identities) {
-        isSame &&= isSameIdentity(item, previous[known.length]);
-        known.push(item);
-        if (known.length % IDENTITIES_PER_STEP === 0) yield;
-      }
+    const add = (item: KnownIdentity): void => {
+      isSame &&= isSameIdentity(item, previous[known.length]);
+      known.push(item);
     };
-    await this.#gate.runSteps(steps(this.#identities()));
+    await this.#gate.runSteps(forEachInSteps(this.#identities(), IDENTITIES_PER_STEP, add));
     if (!isSame || known.length !== previous.length) this.#last = { version: version + 1, known };
     return this.#last;
   }

@@ -1,6 +1,7 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { isoTime } from '../../base/system-clock.ts';
+import { forEachInSteps } from '../../base/turn-gate.ts';
 import { backendCount, type CauseGroup, CauseGroups } from '../../history/causes.ts';
 import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
@@ -204,15 +205,10 @@ async function groupedChanges(
 }
 
 /** Sets the name of the node of each address, in steps. */
-function* addNodesByHost(
-  nodes: Iterable<Node>,
-  nodeByHost: Map<string, string>,
-): Generator<void, void, void> {
-  let count = 0;
-  for (const { fields, fullName } of nodes) {
+function addNodesByHost(nodes: Iterable<Node>, nodeByHost: Map<string, string>): Iterable<unknown> {
+  return forEachInSteps(nodes, NODES_PER_STEP, ({ fields, fullName }) => {
     for (const { ip } of fields.addresses) nodeByHost.set(ip, fullName);
-    if (++count % NODES_PER_STEP === 0) yield;
-  }
+  });
 }
 
 /** Yields items. Throws `ProblemError` if the client disconnects. */

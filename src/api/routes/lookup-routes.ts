@@ -1,4 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import { forEachInSteps } from '../../base/turn-gate.ts';
 import type { PrefixMoment } from '../../history/types.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import { canonicalEndpoint } from '../../net/prefix.ts';
@@ -94,16 +95,15 @@ class Lookup {
   }
 
   /** Looks up the items, {@link ADDRESSES_PER_SLICE} per step. */
-  *steps(items: readonly LookupItem[]): Generator<void, void, void> {
-    for (const [index, item] of items.entries()) {
+  steps(items: readonly LookupItem[]): Iterable<unknown> {
+    return forEachInSteps(items.entries(), ADDRESSES_PER_SLICE, ([index, item]) => {
       const ip = typeof item === 'string' ? item : item.address;
       const address = canonicalEndpoint(ip);
       this.#entries.push(null);
       if (address === undefined) this.#errors.push({ index, ip, detail: 'not a valid IP address' });
       else if (typeof item === 'string') this.#addCurrent(index, address);
       else this.#addPast(index, ip, address, item.at);
-      if (this.#entries.length % ADDRESSES_PER_SLICE === 0) yield;
-    }
+    });
   }
 
   /** Returns the entry of each item, in order; null if the IP is unknown or invalid. */

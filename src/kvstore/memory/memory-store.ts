@@ -1,4 +1,5 @@
 import { SortedMap } from '../../base/sorted-map.ts';
+import { forEachInSteps } from '../../base/turn-gate.ts';
 import { charactersOf, equalBytes } from '../codec/bytes.ts';
 import { compareKeys, inRange, type KeyRange, keyAfter, NO_END } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
@@ -435,15 +436,13 @@ function leaseOf({ lease }: Version): Pick<KeyValue, 'lease'> {
 function* checkOperations(operations: Iterable<WriteOperation>): SteppedWork<void> {
   const put = new Set<string>();
   const deletes: KeyRange[] = [];
-  let visited = 0;
-  for (const operation of operations) {
-    if (++visited % KEYS_PER_STEP === 0) yield;
+  yield* forEachInSteps(operations, KEYS_PER_STEP, (operation) => {
     const key = operation.op === 'put' ? operation.key : operation.range.start;
     checkKey(key);
     if (operation.op === 'delete') deletes.push(operation.range);
     else if (put.has(key)) throw duplicateKey(key);
     else put.add(key);
-  }
+  });
   for (const key of put) if (deletes.some((range) => inRange(key, range))) throw duplicateKey(key);
 }
 

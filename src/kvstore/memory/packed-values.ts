@@ -1,4 +1,5 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
+import { forEachInSteps } from '../../base/turn-gate.ts';
 import { bytesOfCharacters } from '../codec/bytes.ts';
 
 /** Larger values are not packed, so that a block has many values. */
@@ -109,11 +110,7 @@ function expand({ deflated, size }: PackedValues): ExpandedBlock {
  */
 export function* packValues(versions: readonly StoredValue[]): Generator<void, void, void> {
   let total = 0;
-  let visited = 0;
-  for (const { value } of versions) {
-    total += packable(value).length;
-    if (++visited % VALUES_PER_STEP === 0) yield;
-  }
+  yield* forEachInSteps(versions, VALUES_PER_STEP, ({ value }) => (total += packable(value).length));
   if (total < MIN_BLOCK_BYTES) return;
   const blockCount = Math.max(1, Math.floor(total / BLOCK_BYTES));
   let block: StoredValue[] = [];

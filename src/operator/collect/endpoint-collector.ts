@@ -1,5 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
-import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { forEachInSteps, OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINTS, CILIUM_NODES, pods } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
@@ -129,13 +129,11 @@ export class EndpointCollector implements Collector {
       pod: (namespace, name) => followed.objects.get(`${namespace}/${name}`),
       node: (name) => nodes.objects.get(`/${name}`),
     };
-    let count = 0;
-    for (const [key, endpoint] of endpoints.objects) {
+    yield* forEachInSteps(endpoints.objects, ENDPOINTS_PER_STEP, ([key, endpoint]) => {
       const ageMs = clock.wallTime() - (timeAt(endpoint, 'metadata', 'creationTimestamp') ?? 0);
       const isYoung = ageMs >= 0 && ageMs < intervalMs;
       if (!isYoung && staleReason(endpoint, owners) !== undefined) stale.set(key, versionOf(endpoint));
-      if (++count % ENDPOINTS_PER_STEP === 0) yield;
-    }
+    });
   }
 
   async #remove(endpoint: KubernetesObject, report: RoundReport, signal: AbortSignal): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { isoTime } from '../../base/system-clock.ts';
-import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { forEachInSteps, OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_IDENTITIES } from '../../k8s/feed/kinds.ts';
 import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
@@ -87,7 +87,7 @@ export function* identityRound(
   const toMark: string[] = [];
   const toDelete: string[] = [];
   let marked = 0;
-  for (const identity of identities) {
+  yield* forEachInSteps(identities, IDENTITIES_PER_STEP, (identity) => {
     const { name, uid, resourceVersion: version } = identity.metadata;
     const known = previous.get(name);
     const isUnchanged = known?.uid === uid && known.version === version;
@@ -97,8 +97,7 @@ export function* identityRound(
     if (wasMarked) marked++;
     if (now - lastUsedMs >= timeoutMs && !isBeingDeleted(identity))
       (wasMarked ? toDelete : toMark).push(name);
-    if (uses.size % IDENTITIES_PER_STEP === 0) yield;
-  }
+  });
   return { uses, toMark, toDelete, marked };
 }
 
@@ -140,12 +139,8 @@ export class IdentityCollector implements Collector {
   *#computeRound(): Generator<undefined, void, void> {
     const { identities, endpoints, slices, clock } = this.#options;
     const used = new Set<string>();
-    let count = 0;
     for (const { objects } of [endpoints, slices])
-      for (const name of namesIn(objects.values())) {
-        used.add(name);
-        if (++count % ENDPOINTS_PER_STEP === 0) yield;
-      }
+      yield* forEachInSteps(namesIn(objects.values()), ENDPOINTS_PER_STEP, (name) => used.add(name));
     // A copy, because the objects may change between two steps.
     const all = [...identities.objects.values()];
     this.#round = yield* identityRound(this.#round.uses, all, used, clock.now(), HEARTBEAT_TIMEOUT_MS);

@@ -1,4 +1,4 @@
-import { OPEN_GATE } from '../../base/turn-gate.ts';
+import { forEachInSteps, OPEN_GATE } from '../../base/turn-gate.ts';
 import type { MeshEngines } from '../../clustermesh/engines.ts';
 import { jsonPatch } from '../../k8s/memory/json-patch.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
@@ -264,12 +264,7 @@ export class McsDuty implements Duty {
       [this.#remote.keys(), queueName],
       [objects.objects('services').keys(), (key) => this.#queueService(key)],
     ];
-    let queued = 0;
-    for (const [keys, queue] of sources)
-      for (const key of keys) {
-        queue(key);
-        if (++queued % slice === 0) yield;
-      }
+    for (const [keys, queue] of sources) yield* forEachInSteps(keys, slice, queue);
   }
 
   // ── Work ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,5 @@
 import { sleep } from '../../base/sleep.ts';
-import { OPEN_GATE } from '../../base/turn-gate.ts';
+import { forEachInSteps, OPEN_GATE } from '../../base/turn-gate.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import { type ObjectWrite, type ObjectWriter, writeText } from '../../k8s/rest/object-writer.ts';
 import { field, items } from '../collect/field.ts';
@@ -119,7 +119,10 @@ export class SliceWriter implements Duty {
     }, signal);
     source.start((key) => this.#enqueue(key), signal);
     await this.#report.whenReady(() => slices.notReadyReason() ?? source.notReadyReason(), SLOW_MS, signal);
-    await gate.runSteps(this.#enqueueAll(gate.slice), signal);
+    await gate.runSteps(
+      forEachInSteps(slices.objects.keys(), gate.slice, (key) => this.#enqueue(key)),
+      signal,
+    );
     if (!signal.aborted) this.#report.state = 'running';
     while (!signal.aborted) {
       await this.#queue.processDue(gate, COMPARE_WEIGHT, (key) => this.#reconcile(key, signal), signal);
@@ -142,15 +145,6 @@ export class SliceWriter implements Duty {
         rejected: source.rejected,
       },
     };
-  }
-
-  /** Queues the slices on the server, in steps of `slice` keys. */
-  *#enqueueAll(slice: number): Generator<void, void, void> {
-    let queued = 0;
-    for (const key of this.#options.slices.objects.keys()) {
-      this.#enqueue(key);
-      if (++queued % slice === 0) yield;
-    }
   }
 
   #enqueue(key: string): void {

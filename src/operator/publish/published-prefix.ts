@@ -1,7 +1,7 @@
 import type { Timer } from '../../base/clock.ts';
 import { type Failure, laterFailure } from '../../base/failure.ts';
 import { type Rejection, type RejectionLog, rejection } from '../../base/rejection.ts';
-import { OPEN_GATE } from '../../base/turn-gate.ts';
+import { forEachInSteps, OPEN_GATE } from '../../base/turn-gate.ts';
 import { byteLengthOf, equalBytes } from '../../kvstore/codec/bytes.ts';
 import { MAX_PUT_BYTES } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
@@ -107,16 +107,8 @@ export class PublishedPrefix {
     const { isEquivalent, gate = OPEN_GATE } = this.#options;
     await this.#store.synced;
     this.#isListed = true;
-    if (isEquivalent !== undefined) await gate.runSteps(this.#publishWanted(gate.slice));
-  }
-
-  /** Publishes the wanted keys, in steps of `slice` keys. */
-  *#publishWanted(slice: number): Generator<void, void, void> {
-    let count = 0;
-    for (const name of this.#wanted.keys()) {
-      this.#publish(name);
-      if (++count % slice === 0) yield;
-    }
+    if (isEquivalent !== undefined)
+      await gate.runSteps(forEachInSteps(this.#wanted.keys(), gate.slice, (name) => this.#publish(name)));
   }
 
   get prefix(): string {
@@ -221,12 +213,10 @@ export class PublishedPrefix {
     this.#isSweepWaiting = keepWhenEmpty === true && this.status().keys === 0;
     if (this.#isSweepWaiting || this.#leftovers.size === 0) return;
     onSweep?.(this.#leftovers.size);
-    let deleted = 0;
-    for (const name of this.#leftovers) {
+    yield* forEachInSteps(this.#leftovers, slice, (name) => {
       this.#leftovers.delete(name);
       this.#store.deleteLocalKey(name);
-      if (++deleted % slice === 0) yield;
-    }
+    });
   }
 
   #sweepLater(): void {

@@ -1,6 +1,6 @@
 import { counted } from '../../base/show-value.ts';
 import { sleep } from '../../base/sleep.ts';
-import { OPEN_GATE } from '../../base/turn-gate.ts';
+import { forEachInSteps, OPEN_GATE } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
@@ -31,9 +31,9 @@ export interface CiliumSliceDutyOptions extends CiliumSlicesOptions, DutyContext
 const GATHER_MS = 500;
 const BACKOFF = { baseMs: 1000, capMs: 100_000 };
 /** Number of endpoints added in one step at the start; a step takes about 1 ms. */
-const STEP_WEIGHT = 256;
-/** Comparing a slice of 100 endpoints takes as long as adding this number of endpoints. */
-const SLICE_WEIGHT = 16;
+const ENDPOINTS_PER_STEP = 256;
+/** Comparing a slice of 100 endpoints takes as long as adding 16 endpoints. */
+const SLICES_PER_STEP = ENDPOINTS_PER_STEP / 16;
 
 /**
  * Keeps CiliumEndpointSlices equal to the CiliumEndpoints (OPERATOR 34). Changes are collected before they are written.
@@ -112,17 +112,9 @@ export class CiliumSliceDuty implements Duty {
    */
   *#adoptAll(): Generator<undefined, void, void> {
     const { endpoints, slices } = this.#options;
-    let weight = 0;
-    for (const slice of slices.objects.values()) {
-      this.#adopt(slice);
-      weight += SLICE_WEIGHT;
-      if (weight % STEP_WEIGHT === 0) yield;
-    }
+    yield* forEachInSteps(slices.objects.values(), SLICES_PER_STEP, (slice) => this.#adopt(slice));
     this.#hasAdoptedAll = true;
-    for (const endpoint of endpoints.objects.values()) {
-      this.#put(endpoint);
-      if (++weight % STEP_WEIGHT === 0) yield;
-    }
+    yield* forEachInSteps(endpoints.objects.values(), ENDPOINTS_PER_STEP, (endpoint) => this.#put(endpoint));
   }
 
   #adopt(slice: KubernetesObject): void {
