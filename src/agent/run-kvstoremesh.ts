@@ -53,11 +53,13 @@ export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus 
   readonly configProblems: readonly string[];
 }
 
-/** Returns the metrics of the copied clusters, which are read once per scrape. */
-export function kvstoreMeshMetrics(copied: () => KvstoreMeshStatus['clusters'], scrape: Scrape): Metrics {
+/** Returns the tables of the metrics of the copied clusters, which are read once per scrape. */
+export function kvstoreMeshMetrics(
+  copied: () => KvstoreMeshStatus['clusters'],
+  scrape: Scrape,
+): readonly Metrics[] {
   const clusters = itemMetrics('cluster', scrape.once(copied));
-  return {
-    ...stateMetrics(clusters),
+  const copies: Metrics = {
     dpcache_kvstoremesh_keys: clusters.gauge('Keys of the copy of a cluster.', ({ copy }) => copy.keys),
     dpcache_kvstoremesh_pending_keys: clusters.gauge(
       'Keys of the copy that are not yet written to the local kvstore.',
@@ -68,6 +70,7 @@ export function kvstoreMeshMetrics(copied: () => KvstoreMeshStatus['clusters'], 
       ({ copy }) => copy.failures,
     ),
   };
+  return [stateMetrics(clusters), copies];
 }
 
 class KvstoreMeshProcess implements ServedProcess {
@@ -96,7 +99,7 @@ class KvstoreMeshProcess implements ServedProcess {
     return [[this.#localKvstore()], [this.#clusters()]];
   }
 
-  metrics(scrape: Scrape): Metrics {
+  metrics(scrape: Scrape): readonly Metrics[] {
     return kvstoreMeshMetrics(() => this.#mesh?.status().clusters ?? [], scrape);
   }
 

@@ -67,8 +67,8 @@ export interface ServedProcess {
   status(): object;
   /** Returns one sentence for each reason, except open steps, why the process is not ready. */
   blockers(): readonly string[];
-  /** Returns the metrics. Statuses for several metrics are read with `scrape.once`. Called once. */
-  metrics(scrape: Scrape): Metrics;
+  /** Returns the tables of the metrics. Statuses for several metrics are read with `scrape.once`. Called once. */
+  metrics(scrape: Scrape): readonly Metrics[];
 }
 
 /** The fields added by the runner to the status of a {@link ServedProcess}. */
@@ -124,7 +124,7 @@ function newApi(
     return [...new Set([...open, ...process.blockers()])];
   };
   const scrape = new Scrape();
-  const metrics = new ProcessMetrics([process.metrics(scrape)], scrape);
+  const metrics = new ProcessMetrics(process.metrics(scrape), scrape);
   const app = createProcessApp({
     clock,
     blockers,

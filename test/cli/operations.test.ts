@@ -114,15 +114,15 @@ describe('docs/METRICS.md', () => {
     expect(withoutLabels).toEqual(own.map(([name, type]) => `${name} ${type}`).sort());
   });
 
-  it.each<[string, string, Metrics]>([
+  it.each<[string, string, readonly Metrics[]]>([
     ['the operator', ofOperator, operatorMetrics(NO_OPERATOR, new Scrape())],
     ['kvstoremesh', ofKvstoreMesh, kvstoreMeshMetrics(() => [], new Scrape())],
   ])(
     'explains every metric of %s with its type and its labels, and no other',
-    (_process, section, metrics) => {
-      const lines = Object.entries(metrics).map(
-        ([name, { type, labels = [] }]) => `${name} ${type} ${labels.join(',')}`,
-      );
+    (_process, section, tables) => {
+      const lines = tables
+        .flatMap((metrics) => Object.entries(metrics))
+        .map(([name, { type, labels = [] }]) => `${name} ${type} ${labels.join(',')}`);
       expect(explained(section)).toEqual(lines.sort());
     },
   );

@@ -29,7 +29,7 @@ function run(
     stages: [[{ name: 'duties', start: () => begin(context), stop: () => stopped.push('duties') }]],
     status: () => ({}),
     blockers: () => [],
-    metrics: () => ({}),
+    metrics: () => [],
   });
   const log = createLog('silent', 'text', { write: () => {} });
   return { ended: runProcess(make, {}, { log, signal }), stopped };
@@ -96,7 +96,7 @@ describe('the API of a process', () => {
         blockers: () => ['no leader'],
         metrics: (scrape) => {
           const { gauge } = statusMetrics(scrape.once(() => ({ reads: ++reads })));
-          return { reads_a: gauge('Reads.', 'reads'), reads_b: gauge('Reads.', 'reads') };
+          return [{ reads_a: gauge('Reads.', 'reads'), reads_b: gauge('Reads.', 'reads') }];
         },
       };
     };

@@ -9,12 +9,13 @@ export interface MeasuredOperator {
   readonly isLeader: () => boolean;
 }
 
-export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): Metrics {
+/** Returns the tables of the metrics of an operator. */
+export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): readonly Metrics[] {
   const duties = itemMetrics(
     'duty',
     scrape.once(() => operator.duties().all.map((duty) => duty.status())),
   );
-  return {
+  const operatorTable: Metrics = {
     dpcache_operator_duty_running: duties.gauge(
       '1 if a duty is running, else 0.',
       ({ state }) => state === 'running',
@@ -53,12 +54,12 @@ export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): Met
         return counts && { true: counts.global, false: counts.known - counts.global };
       },
     ),
-    ...mcsMetrics(operator, scrape),
     dpcache_operator_leader: statusMetrics(() => operator).gauge(
       '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
       ({ isLeader }) => isLeader(),
     ),
   };
+  return [operatorTable, mcsMetrics(operator, scrape)];
 }
 
 /** Returns the metrics of the multi-cluster services API, without samples if it is off. */

@@ -149,7 +149,7 @@ class OperatorProcess implements ServedProcess {
     return [[this.#readRecorded()], [this.#openKvstore()], [this.#openKubernetes()], [this.#startDuties()]];
   }
 
-  metrics(scrape: Scrape): Metrics {
+  metrics(scrape: Scrape): readonly Metrics[] {
     const { clusterName } = this.#options;
     return operatorMetrics(
       { clusterName, duties: () => this.#duties, isLeader: () => this.#isLeader },

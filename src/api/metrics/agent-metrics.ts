@@ -30,7 +30,7 @@ export class AgentMetrics extends ProcessMetrics {
     super(
       [
         engineMetrics(sources),
-        clusterMetrics(sources),
+        ...clusterMetrics(sources),
         kvstoreMetrics(sources),
         kubernetesMetrics(sources),
         datapathMetrics(sources),

@@ -33,10 +33,10 @@ export function stateMetrics<
   };
 }
 
-export function clusterMetrics(model: MetricSources): Metrics {
+/** Returns the tables of the metrics of the clusters. */
+export function clusterMetrics(model: MetricSources): readonly Metrics[] {
   const clusters = itemMetrics('cluster', () => model.status().clusters);
-  return {
-    ...stateMetrics(clusters),
+  const clusterTable: Metrics = {
     dpcache_cluster_stale_since_timestamp_seconds: clusters.gauge(
       'Time since which the state of a cluster is stale, present only if stale state is served.',
       ({ knownAt }) => timestamp(knownAt),
@@ -61,4 +61,5 @@ export function clusterMetrics(model: MetricSources): Metrics {
       ({ syncedMs }) => inSeconds(syncedMs),
     ),
   };
+  return [stateMetrics(clusters), clusterTable];
 }
