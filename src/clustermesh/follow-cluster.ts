@@ -10,6 +10,7 @@ import {
   syncedPrefix,
 } from '../kvstore/codec/keys.ts';
 import type { KeyRead, KvstoreBackend, Watch } from '../kvstore/session/backend.ts';
+import { KvstoreError } from '../kvstore/session/errors.ts';
 import type { Decoded } from '../net/fields.ts';
 import type { ClusterFollow } from './cluster-state.ts';
 import { DeleteGuard } from './delete-guard.ts';
@@ -72,8 +73,8 @@ export interface FollowParams extends Runtime {
 
 /**
  * Follows every resource of a cluster. Resolves if the signal fires, the configuration differs from the handshake, or
- * the kvstore turns out to be replaced. Rejects with the first failure. In all cases every reader has stopped and
- * nothing is withdrawn.
+ * the kvstore turns out to be replaced. Rejects with the first failure, also if a watch ends without one. In all cases
+ * every reader has stopped and nothing is withdrawn.
  */
 export async function followCluster(cluster: FollowParams, signal: AbortSignal): Promise<FollowEnd> {
   const { stores, options } = cluster;
@@ -96,7 +97,7 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
   if (stores.resources.length === 0) cluster.onComplete(); // the cluster exports nothing readable
   const readers = [run(() => watchConfig(cluster, either.signal))];
   const follow = (resource: CopiedResource): unknown =>
-    readers.push(run(() => stores.follow(resource, request)));
+    readers.push(run(async () => checkEnd(await stores.follow(resource, request), resource, request.signal)));
   if (options.needsCanaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
   else
     stores.resources
@@ -140,7 +141,10 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
   };
 }
 
-/** Resolves when the configuration differs from `read`, the kvstore turns out to be replaced, or the signal fires. */
+/**
+ * Resolves when the configuration differs from `read`, the kvstore turns out to be replaced, or the signal fires.
+ * Rejects if the watch fails or ends.
+ */
 export async function watchConfig(
   { backend, name, read, onReaderState }: Pick<FollowParams, 'backend' | 'name' | 'read' | 'onReaderState'>,
   signal: AbortSignal,
@@ -163,11 +167,21 @@ export async function watchConfig(
       current === undefined || previous === undefined ? current === previous : equalBytes(current, previous);
     if (listed && !isSame) return 'ended';
   }
-  return endOf(watch);
+  return endOf(watch, 'the configuration', signal);
 }
 
-function endOf(watch: Watch): FollowEnd {
-  return watch.status().state === 'diverged' ? 'diverged' : 'ended';
+function endOf(watch: Watch, what: string, signal: AbortSignal): FollowEnd {
+  return checkEnd(watch.status().state === 'diverged' ? 'diverged' : 'ended', what, signal);
+}
+
+/**
+ * Returns the end of a watch. Throws if it ended before the signal fired, because only a failure delays the next
+ * handshake.
+ */
+function checkEnd(end: FollowEnd, what: string, signal: AbortSignal): FollowEnd {
+  if (end === 'ended' && !signal.aborted)
+    throw new KvstoreError('unavailable', `the watch of ${what} ended without an error`);
+  return end;
 }
 
 /**
@@ -195,5 +209,5 @@ async function watchCanaries(
       follow(resource);
     }
   }
-  return endOf(watch);
+  return endOf(watch, 'the canaries', signal);
 }

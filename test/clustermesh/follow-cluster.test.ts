@@ -247,11 +247,36 @@ describe('a followed cluster', () => {
     expect(end).toBe('ended');
   });
 
-  it.each(['ended', 'diverged'] as const)('is %s as the watch for its configuration', async (how) => {
+  it('is replaced if the watch of its configuration reports that', async () => {
     const state = begin(cluster());
-    configs().end(how);
+    configs().end('diverged');
     await settle();
-    expect(state.end).toBe(how);
+    expect(state.end).toBe('diverged');
+  });
+
+  it.each<readonly [string, string, () => void]>([
+    ['the configuration', 'the configuration', () => configs().end('ended')],
+    ['the canaries', 'the canaries', () => canaries().end('ended')],
+    ['a resource', 'ip', () => followed.get('ip')?.end('ended')],
+  ])(
+    'fails if the watch of %s ends for no reason (regression: the handshake was repeated without a delay)',
+    async (_, what, end) => {
+      const state = begin(cluster({ needsCanaries: true }));
+      await canaries().tell(`create ${canary('ip')} x`);
+      end();
+      await settle();
+      expect(state.end).toEqual(
+        new KvstoreError('unavailable', `the watch of ${what} ended without an error`),
+      );
+    },
+  );
+
+  it('ends without a failure if the signal fires', async () => {
+    const state = begin(cluster({ needsCanaries: true }));
+    await canaries().tell(`create ${canary('ip')} x`);
+    ended.abort();
+    await settle();
+    expect(state.end).toBe('ended');
   });
 
   it('reports the state of its watches, which end if the kvstore is replaced', async () => {
@@ -278,15 +303,12 @@ describe('a followed cluster', () => {
     expect(told).toEqual(['complete']);
   });
 
-  it.each(['ended', 'diverged'] as const)(
-    'is %s as one of its resources, which takes the others along',
-    async (how) => {
-      const state = begin(cluster());
-      followed.get('nodes')?.end(how);
-      await settle();
-      expect([state.end, followed.get('ip')?.request.signal.aborted]).toEqual([how, true]);
-    },
-  );
+  it('is replaced if one of its resources reports that, which takes the others along', async () => {
+    const state = begin(cluster());
+    followed.get('nodes')?.end('diverged');
+    await settle();
+    expect([state.end, followed.get('ip')?.request.signal.aborted]).toEqual(['diverged', true]);
+  });
 
   it('has its deletes trusted as requested', async () => {
     begin(cluster({ deletes: 'none' }));
@@ -350,19 +372,15 @@ describe('a followed cluster', () => {
       expect([...followed.keys()]).toEqual(['ip', 'nodes']);
     });
 
-    it.each(['ended', 'diverged'] as const)('is %s as the watch for them', async (how) => {
-      const state = begin(cluster({ needsCanaries: true }));
-      canaries().end(how);
-      await settle();
-      expect(state.end).toBe(how);
-    });
-
-    it.each(['ended', 'diverged'] as const)('is %s as a resource that is read', async (how) => {
+    it.each<readonly [string, () => void]>([
+      ['the watch of the canaries', () => canaries().end('diverged')],
+      ['a resource that is read', () => followed.get('ip')?.end('diverged')],
+    ])('is replaced if %s reports that', async (_, end) => {
       const state = begin(cluster({ needsCanaries: true }));
       await canaries().tell(`create ${canary('ip')} x`);
-      followed.get('ip')?.end(how);
+      end();
       await settle();
-      expect(state.end).toBe(how);
+      expect(state.end).toBe('diverged');
     });
 
     it('fails with a resource, after all others have ended', async () => {
