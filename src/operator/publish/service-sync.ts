@@ -47,7 +47,7 @@ class ServiceKeys {
   constructor(context: InputContext) {
     this.#context = context;
     const { clock, random } = context;
-    this.#waiting = new WorkQueue({ clock, random, onDue: () => this.#publishDue() });
+    this.#waiting = new WorkQueue({ clock, random, onDue: () => runSteps(context.gate, this.#publishDue()) });
     const namespaceOf = ({ namespace }: ServiceID): string => namespace;
     const change = (current: ServiceID | undefined, previous: ServiceID | undefined): void =>
       this.#write(current, previous);
@@ -104,10 +104,12 @@ class ServiceKeys {
     this.#waiting.clear();
   }
 
-  #publishDue(): void {
+  /** Publishes the services whose pause has ended, one per step, because each value may have 1 MB. */
+  *#publishDue(): Generator<undefined, void, void> {
     for (let name = this.#waiting.get(); name !== undefined; name = this.#waiting.get()) {
       this.#waiting.done(name);
       this.#publishAgain(name);
+      yield;
     }
   }
 

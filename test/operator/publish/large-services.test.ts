@@ -1,5 +1,6 @@
 import { Map as ImmutableMap } from 'immutable';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
@@ -39,8 +40,11 @@ interface World {
   readonly stop: () => Promise<void>;
 }
 
-/** Publishes a global service with these slices, and waits for the canary. */
-async function publish(slices: readonly object[]): Promise<World> {
+/** Publishes global services `s`, `s1`, …, each with these slices, and waits for the canary. */
+async function publish(
+  slices: readonly object[],
+  { names = ['s'], gate }: { readonly names?: readonly string[]; readonly gate?: TurnGate } = {},
+): Promise<World> {
   const clock = new ManualClock();
   const runtime = { clock, random: () => 0.5 };
   const transport = new MemoryApiTransport(new MemoryApiServer({ clock }));
@@ -49,12 +53,15 @@ async function publish(slices: readonly object[]): Promise<World> {
   const users = { services: user('', 'services'), slices: user('discovery.k8s.io', 'endpointslices') };
   const annotations = { 'service.cilium.io/global': 'true' };
   const ports = [{ name: 'http', port: 80, protocol: 'TCP' }];
-  await users.services.create('s', { spec: { clusterIP: '172.16.0.1', ports } }, { annotations });
-  const labels = { 'kubernetes.io/service-name': 's' };
-  for (const [index, slice] of slices.entries()) await users.slices.create(`s-${index}`, slice, { labels });
+  for (const name of names) {
+    await users.services.create(name, { spec: { clusterIP: '172.16.0.1', ports } }, { annotations });
+    const labels = { 'kubernetes.io/service-name': name };
+    for (const [index, slice] of slices.entries())
+      await users.slices.create(`${name}-${index}`, slice, { labels });
+  }
   const source = new KubernetesClient(transport, runtime);
   const backend = new MemoryBackend(runtime);
-  const options = { ...runtime, source, backend, clusterName: 'a', clusterID: 1 };
+  const options = { ...runtime, source, backend, clusterName: 'a', clusterID: 1, gate };
   const objects = new ServiceObjects({ ...options, selection: {}, producers: 1 });
   const producer = serviceSync(options, objects);
   const end = new AbortController();
@@ -94,6 +101,40 @@ it('a service of 3000 backends is written once a pause, not after each change of
   await advance(clock, 5);
   expect(await text()).toBe('');
   await stop();
+});
+
+it('large services whose pauses end together are encoded one per step (regression: up to 256 values of 1 MB in one turn)', async () => {
+  let turn = 0;
+  const nextTurn = (callback: () => void): unknown =>
+    setImmediate(() => {
+      turn++;
+      callback();
+    });
+  const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn, weightPerTurn: 1 });
+  const names = ['s', 's1', 's2', 's3'];
+  const world = await publish(
+    Array.from({ length: 60 }, (_, slice) => contentOf(slice, 0)),
+    { names, gate },
+  );
+  const change = async (version: number): Promise<void> => {
+    for (const name of names) await world.slices.patch(`${name}-0`, contentOf(0, version));
+    await settle(100);
+  };
+  await advance(world.clock, 10_000);
+  await change(1); // written at once, which begins the pauses
+  await change(2);
+  const { encodeClusterService } = clusterService;
+  const turns: number[] = [];
+  const encode = vi.spyOn(clusterService, 'encodeClusterService').mockImplementation((...value) => {
+    turns.push(turn);
+    return encodeClusterService(...value);
+  });
+  onTestFinished(() => encode.mockRestore());
+  world.clock.advance(10_000);
+  await settle(100);
+  expect(turns).toHaveLength(names.length);
+  expect(new Set(turns).size).toBe(names.length);
+  await world.stop();
 });
 
 it('a value above the limit is not encoded (regression: encoded completely, 1 s for 100,000 backends, and then rejected)', async () => {
