@@ -1,4 +1,5 @@
 import { ascending } from '../../base/sorted-map.ts';
+import { forEachInSteps } from '../../base/turn-gate.ts';
 import { type Label, labelText, parseLabelQuery } from '../../model/labels.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import { Prefix, prefixOfKey } from '../../net/prefix.ts';
@@ -244,16 +245,15 @@ class Search {
   *#comparePods(): Generator<void, void, void> {
     const { ipcache } = this.#model;
     const [first = '', ...others] = this.#lower.split('/');
-    const namespaces = others.length === 0 ? [...ipcache.namespaces()] : [first];
+    const namespaces = (): Iterable<string> => (others.length === 0 ? ipcache.namespaces() : [first]);
     const wanted = others.length === 0 ? first : others.join('/');
-    for (const [index, namespace] of namespaces.entries()) {
+    yield* forEachInSteps(namespaces(), NAMES_PER_STEP, (namespace) => {
       if (wanted !== '' && ipcache.lookupByPod(namespace, wanted).length > 0)
         this.#add('pod', `${namespace}/${wanted}`, 'exact');
-      if ((index + 1) % NAMES_PER_STEP === 0) yield;
-    }
+    });
     const pods = function* (): Generator<readonly [namespace: string, pod: string], void, void> {
       // Twice the maximum, so that more than the maximum remain if pods are deleted during the search.
-      for (const namespace of namespaces)
+      for (const namespace of namespaces())
         for (const pod of ipcache.podsOf(namespace, 2 * MAX_COMPARED.pod)) yield [namespace, pod];
     };
     yield* this.#compareSome(pods(), 'pod', ([namespace, pod]) => {
