@@ -1,4 +1,6 @@
 import type { Rejection } from '../../base/rejection.ts';
+import { forEachInSteps } from '../../base/turn-gate.ts';
+import { runSteps } from '../../k8s/feed/object-feed.ts';
 import { equalBytes } from '../../kvstore/codec/bytes.ts';
 import { encodeServiceExport } from '../../kvstore/codec/service-export.ts';
 import { objectKey } from '../collect/observed-kind.ts';
@@ -15,6 +17,9 @@ import {
 } from '../publish/producer.ts';
 import { readLocalExport } from './local-export.ts';
 import type { McsObjects } from './mcs-objects.ts';
+
+/** Number of existing ServiceExports reviewed in one step; a step takes about 1 ms. */
+const EXPORTS_PER_STEP = 128;
 
 interface ServiceExportValue extends PublishedValue {
   readonly namespace: string;
@@ -67,9 +72,22 @@ class ServiceExportKeys {
 }
 
 function follow(context: InputContext, objects: ServiceExportObjects): FollowedInputs {
-  const { onChange } = context;
+  const { gate, onChange } = context;
   const keys = new ServiceExportKeys(context, objects);
-  for (const name of objects.objects('serviceexports').keys()) keys.review(name);
+  const stopped = new AbortController();
+  let areReviewed = false;
+  const existing = objects.objects('serviceexports').keys();
+  runSteps(
+    gate,
+    forEachInSteps(existing, EXPORTS_PER_STEP, (name) => keys.review(name)),
+    {
+      signal: stopped.signal,
+      onEnd: () => {
+        areReviewed = true;
+        onChange();
+      },
+    },
+  );
   const leave = objects.listen((kind, events) => {
     if (kind === 'services' || kind === 'serviceexports')
       for (const { object } of events) keys.review(objectKey(object));
@@ -77,10 +95,11 @@ function follow(context: InputContext, objects: ServiceExportObjects): FollowedI
   });
   const inputs: FollowedInputs = {
     get complete() {
-      return objects.complete;
+      return areReviewed && objects.complete;
     },
     kinds: [],
     stop: () => {
+      stopped.abort();
       leave();
       return Promise.resolve();
     },

@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
@@ -10,7 +11,7 @@ import { exportSync } from '../../../src/operator/mcs/export-sync.ts';
 import type { McsListener } from '../../../src/operator/mcs/mcs-objects.ts';
 import { GlobalNamespaces } from '../../../src/operator/publish/global-namespaces.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { advance } from '../../kvstore/support/settle.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
 import { EXPORTS, McsCluster, SERVICES } from './support/mcs-world.ts';
 
 const PREFIX = 'cilium/state/serviceexports/v1/cluster1/';
@@ -149,6 +150,43 @@ it('exports and namespaces are read only while a run publishes them, because eac
     await running;
     expect([listeners.size, members.size]).toEqual([0, 0]);
   }
+  await source.close();
+  await backend.close();
+});
+
+it('existing exports are published in steps, and are complete after the last one (regression: all in one turn)', async () => {
+  const clock = new ManualClock();
+  const runtime = { clock, random: () => 0.5 };
+  const backend = new MemoryBackend(runtime);
+  const source = new KubernetesClient(new MemoryApiTransport(new MemoryApiServer({ clock })), runtime);
+  const turns: (() => void)[] = [];
+  const gate = new TurnGate({
+    clock: { now: () => 0 },
+    nextTurn: (turn) => turns.push(turn),
+    weightPerTurn: 1,
+  });
+  const names = new Map(Array.from({ length: 1000 }, (_, at) => [`shop/e${at}`, undefined]));
+  const get = vi.spyOn(names, 'get');
+  const objects = {
+    complete: true,
+    objects: () => names as unknown as ReadonlyMap<string, never>,
+    listen: () => () => {},
+  };
+  const producer = exportSync({ ...runtime, clusterName: 'a', clusterID: 1, source, backend, gate }, objects);
+  const ended = new AbortController();
+  const running = producer.run(ended.signal);
+  let reviewed = 0;
+  for (; reviewed < names.size && turns.length > 0; reviewed = get.mock.calls.length) {
+    expect(get.mock.calls.length - reviewed).toBeLessThan(200);
+    expect(producer.status().state).toBe('waiting');
+    turns.shift()?.();
+    await settle();
+  }
+  expect(reviewed).toBe(names.size);
+  for (; turns.length > 0; await settle()) turns.shift()?.();
+  expect(producer.status().state).toBe('running');
+  ended.abort();
+  await running;
   await source.close();
   await backend.close();
 });
