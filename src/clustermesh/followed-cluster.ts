@@ -453,7 +453,9 @@ export class FollowedCluster {
   #update(): void {
     if (this.#isStepping) return;
     const { areUp = this.#status.connected, size: readers } = this.#watchStates;
-    const connected = readers > 0 ? areUp : this.#backend?.status().connected === true;
+    // While the client is closed, its connection does not count.
+    const isUp = readers > 0 ? areUp : this.#backend?.status().connected === true;
+    const connected = this.#state.hasClient && isUp;
     const { isSynced, size: keys } = this.#stores;
     const facts = { connected, complete: this.#isComplete, isSynced, keys };
     const isChanged = this.#status.update(this.#state, facts);

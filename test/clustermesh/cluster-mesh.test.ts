@@ -285,6 +285,15 @@ describe('the end of a connection', () => {
     expect(server.streams).toBe(0);
   });
 
+  it('by stop reports each cluster once, as not connected (regression: twice, first as connected)', async () => {
+    const server = newCluster(clock, 'a', 1);
+    await follow('a', server);
+    const reported: unknown[] = [];
+    agent.mesh.onChange((name) => reported.push([statusOf(name).state, statusOf(name).connected]));
+    await agent.mesh.stop();
+    expect(reported).toEqual([['stopped', false]]);
+  });
+
   it('by stop does not add a cluster whose removal had to end first', async () => {
     const server = newCluster(clock, 'a', 1);
     await follow('a', server);
