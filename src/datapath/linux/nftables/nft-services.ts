@@ -1,4 +1,5 @@
 import { constants } from 'node:os';
+import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import type { Family } from '../../../net/address-words.ts';
 import { NFT_TABLE } from '../kernel-names.ts';
 import type { KernelTable, TableChange } from '../kernel-table.ts';
@@ -108,9 +109,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     this.#onChange = onChange;
     const monitor = this.#open([NFTABLES_GROUP]);
     const tables = FAMILIES.map(tableOf);
-    const events = monitor.onEvents(() => {
-      if (this.#areChanged(monitor, tables)) onChange();
-    });
+    const events = disposeOnError([monitor], () =>
+      monitor.onEvents(() => {
+        if (this.#areChanged(monitor, tables)) onChange();
+      }),
+    );
     this.#monitor = {
       [Symbol.dispose]: () => {
         events[Symbol.dispose]();

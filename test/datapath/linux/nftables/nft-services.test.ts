@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -86,6 +86,17 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     using other = new NftServices(kernel, host.path);
     return new Map(entries(other).map(([key, { backends }]) => [key, backends.toSorted()]));
   }
+
+  it('close the socket of the events if it cannot be polled (regression: it leaked)', () => {
+    using other = new NftServices(kernel, host.path);
+    vi.spyOn(NetlinkSocket.prototype, 'onEvents').mockImplementationOnce(() => {
+      throw new Error('no poll');
+    });
+    const openFiles = (): number => readdirSync('/proc/self/fd').length;
+    const before = openFiles();
+    expect(() => other.follow(() => {})).toThrow('no poll');
+    expect(openFiles()).toBe(before);
+  });
 
   it('distribute real connections evenly, send none to a removed backend, and keep connected ones', async () => {
     using traffic = new Traffic(host);
