@@ -329,23 +329,28 @@ class SourceWatch implements Watch {
     }
   }
 
-  /** Yields the changes from the delivered state to a list, and unchanged keys. */
-  *#differences(entries: readonly SourceEntry[]): Generator<SourceChange, void, void> {
+  /**
+   * Yields the entries of a list, and the known keys that it does not contain, without a value. Yields undefined for
+   * the others, so that {@link #batches} divides a long comparison among turns.
+   */
+  *#differences(entries: readonly SourceEntry[]): Generator<SourceChange | undefined, void, void> {
     const listed = new Set<string>();
     for (const entry of entries) {
       listed.add(entry.key);
       yield entry;
     }
-    for (const [key, value] of this.#known) yield listed.has(key) ? { key, value } : { key };
+    for (const key of this.#known.keys()) yield listed.has(key) ? undefined : { key };
   }
 
   /** Yields the events of changes in batches. Lets other work run after each {@link CHANGES_PER_TURN} changes. */
-  async *#batches(changes: Iterable<SourceChange>): AsyncGenerator<readonly WatchEvent[], void, void> {
+  async *#batches(
+    changes: Iterable<SourceChange | undefined>,
+  ): AsyncGenerator<readonly WatchEvent[], void, void> {
     this.#revision = this.#options.nextRevision();
     let batch: WatchEvent[] = [];
     let applied = 0;
     for (const change of changes) {
-      const event = this.#apply(change);
+      const event = change && this.#apply(change);
       if (event !== undefined) batch.push(event);
       if (++applied % CHANGES_PER_TURN !== 0) continue;
       if (batch.length > 0) yield batch;
