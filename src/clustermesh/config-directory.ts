@@ -35,9 +35,9 @@ export const EMPTY_DIRECTORY: DirectoryState = {
   problems: new Map(),
 };
 
-/** A change of a cluster. */
+/** A change of a cluster. `add`: the cluster is new, or its configuration has changed. */
 export type DirectoryChange =
-  | { readonly type: 'add' | 'change'; readonly name: string; readonly connect: ConnectKvstore }
+  | { readonly type: 'add'; readonly name: string; readonly connect: ConnectKvstore }
   | { readonly type: 'remove'; readonly name: string };
 
 export interface DirectoryStep {
@@ -102,8 +102,7 @@ export function stepDirectory(
     switch (file.kind) {
       case 'config':
         next.set(name, { hash: file.hash, invalidSince: undefined });
-        if (known?.hash !== file.hash)
-          changes.push({ type: known === undefined ? 'add' : 'change', name, connect: file.connect });
+        if (known?.hash !== file.hash) changes.push({ type: 'add', name, connect: file.connect });
         break;
       case 'unusable':
         unsettled = true;

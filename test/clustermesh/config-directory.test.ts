@@ -35,7 +35,7 @@ describe('a listing of the configuration directory', () => {
     const first = step({ a: config('1'), b: config('1') });
     expect(did(first)).toEqual(['add a', 'add b']);
     const second = step({ a: config('1'), b: config('2') }, first.state);
-    expect(did(second)).toEqual(['change b']);
+    expect(did(second)).toEqual(['add b']);
     const third = step({ b: config('2') }, second.state);
     expect(did(third)).toEqual(['remove a']);
     expect(did(step({ b: config('2') }, third.state))).toEqual([]);
@@ -82,7 +82,7 @@ describe('a listing of the configuration directory', () => {
     const torn = step({ a: OTHER }, state, 1000);
     expect([did(torn), torn.unsettled]).toEqual([[], true]);
     expect(did(step({ a: config('1') }, torn.state, 2000))).toEqual([]);
-    expect(did(step({ a: config('2') }, torn.state, 2000))).toEqual(['change a']);
+    expect(did(step({ a: config('2') }, torn.state, 2000))).toEqual(['add a']);
     expect(torn.nextScanAt).toBe(1000 + GRACE_MS);
     const still = step({ a: OTHER }, torn.state, 999 + GRACE_MS);
     expect(did(still)).toEqual([]);

@@ -249,7 +249,7 @@ describe('a folder of configurations', () => {
       step();
       seen.push(await changes());
     }
-    expect(seen).toEqual([[], [], ['change b'], ['add d'], ['remove a'], []]);
+    expect(seen).toEqual([[], [], ['add b'], ['add d'], ['remove a'], []]);
     expect(state.problems.size).toBe(0);
   });
 
