@@ -532,7 +532,7 @@ describe('an unreachable cluster', () => {
     };
     link.up();
     await advance(clock, 20_000);
-    expect([pages, link.link]).toEqual([2, 'down']);
+    expect([pages, link.state]).toEqual([2, 'down']);
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
     await advance(clock, 2 * TTL);
     expect(backendsOf('s0')).toEqual([]);

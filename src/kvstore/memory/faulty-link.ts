@@ -103,7 +103,7 @@ export class FaultyLink implements Transport {
     await this.#inner.close();
   }
 
-  get link(): LinkState {
+  get state(): LinkState {
     return this.#link;
   }
 
