@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import type { Decoded } from '../../src/net/fields.ts';
 import {
   type CiliumEndpoint,
   decodeEndpointHeader,
   decodeEndpointJson,
   decodeLocalIdentities,
 } from '../../src/restore/cilium-endpoint.ts';
+import { outcomeOf } from '../kvstore/codec/support/outcome.ts';
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
 const label = (source: string, key: string, value = ''): object => ({ source, key, value });
@@ -53,10 +53,6 @@ const READ: CiliumEndpoint = {
 };
 
 /** Returns the reason and field of a rejection, or the value. */
-function outcomeOf<T>(decoded: Decoded<T>): T | string {
-  return decoded.ok ? decoded.value : `${decoded.rejection.reason} ${decoded.rejection.field}`;
-}
-
 const ofJson = (json: unknown): CiliumEndpoint | string =>
   outcomeOf(decodeEndpointJson(typeof json === 'string' ? json : JSON.stringify(json), 'ep'));
 

@@ -6,12 +6,9 @@ import { decodeIPIdentityPair, encodeIPIdentityPair } from '../../../src/kvstore
 import { decodeNode } from '../../../src/kvstore/codec/node.ts';
 import { decodeInPieces } from '../../../src/kvstore/codec/value.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
+import { outcomeOf } from './support/outcome.ts';
 
 /** Returns the value, or the reason of its rejection. Dropped details have a separate test. */
-function outcomeOf<T>(decoded: Decoded<T>): T | string {
-  return decoded.ok ? decoded.value : `${decoded.rejection.reason} ${decoded.rejection.field}`;
-}
-
 function droppedOf(decoded: Decoded<unknown>): readonly string[] {
   return decoded.ok ? (decoded.dropped ?? []).map(({ reason, field }) => `${reason} ${field}`) : [];
 }

@@ -9,15 +9,12 @@ import { decodeNode, encodeNode } from '../../../src/kvstore/codec/node.ts';
 import { decodeTimestamp } from '../../../src/kvstore/codec/timestamp.ts';
 import { decodeInPieces, VALUE_LIMITS } from '../../../src/kvstore/codec/value.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
+import { outcomeOf } from './support/outcome.ts';
 
 const bytesOf = (json: unknown): Uint8Array => bytesOfText(JSON.stringify(json));
 const jsonOf = (bytes: Uint8Array): unknown => JSON.parse(textOfBytes(bytes) ?? '');
 
 /** Returns the decoded value, or the reason and field of the rejection. */
-function outcomeOf<T>(decoded: Decoded<T>): T | string {
-  return decoded.ok ? decoded.value : `${decoded.rejection.reason} ${decoded.rejection.field}`;
-}
-
 function proved<T>(decoded: Decoded<T>): T {
   if (!decoded.ok) throw new Error(decoded.rejection.message);
   return decoded.value;
