@@ -51,7 +51,14 @@ export type ValueDecoder<T> = (name: string, value: EncodedValue, at: string) =>
 /** Values with more bytes are parsed in pieces. Smaller ones take at most about 7 ms. */
 const LARGE_BYTES = 32 * 1024;
 
-const OPENING_BRACE = 0x7b;
+const SPACE = 0x20;
+
+/** Returns true if the first character that is not white space is `{` or `[`. Other JSON is parsed fast. */
+function isContainer(value: Uint8Array): boolean {
+  let at = 0;
+  while (at < value.length && (value[at] as number) <= SPACE) at++;
+  return value[at] === 0x7b || value[at] === 0x5b;
+}
 
 /** Parses a large value and yields after each piece. */
 function* parseInPieces(value: Uint8Array): Generator<undefined, EncodedValue> {
@@ -79,7 +86,7 @@ export function decodeInPieces<T>(
     return decode(name, parsed, at);
   }
   return (name, value, at) =>
-    value.length > LARGE_BYTES && value.length <= bytes && value[0] === OPENING_BRACE
+    value.length > LARGE_BYTES && value.length <= bytes && isContainer(value)
       ? steps(name, value, at)
       : undefined;
 }

@@ -361,11 +361,13 @@ describe('a value that is decoded in turns', () => {
   });
   const inTurns = (value: Uint8Array): boolean => decode('n', value, 'k') !== undefined;
 
-  it('is a large JSON object of an allowed size', () => {
+  it('is a large JSON object or list of an allowed size (regression: not after white space, and no list)', () => {
     expect([LARGE, LARGE + 1, 2 * LARGE, 2 * LARGE + 1].map((size) => inTurns(json(size)))).toEqual([
       ...[false, true, true, false],
     ]);
-    expect(inTurns(bytesOfText(` ${textOfBytes(json(LARGE + 1))}`))).toBe(false);
+    const large = textOfBytes(json(LARGE + 1));
+    const starts = [' \n', '[', 'k8s:a=b;'].map((start) => inTurns(bytesOfText(`${start}${large}`)));
+    expect(starts).toEqual([true, true, false]);
   });
 
   const outcome = (value: Uint8Array): unknown => {
