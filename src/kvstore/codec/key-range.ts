@@ -34,6 +34,11 @@ export function keyRange(key: string): KeyRange {
   return { start: key, end: keyAfter(key) };
 }
 
+/** Returns true if the range contains a single key: {@link keyRange}. */
+export function isOneKey({ start, end }: KeyRange): boolean {
+  return end.length === start.length + 1 && end === keyAfter(start);
+}
+
 /** Returns the smallest key after `key`. */
 export function keyAfter(key: string): string {
   return `${key}\0`;

@@ -1,6 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
+import { isOneKey } from '../codec/key-range.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError, UNREACHABLE } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import {
@@ -175,7 +176,7 @@ export class EtcdTransport implements Transport {
     const message = encodeRange(request);
     return this.#call(async (chosen, startedAt) => {
       const answer = await chosen.raw('KV', 'Range', message, options, startedAt);
-      return withHeader(await decodeRange(answer, this.#gate));
+      return withHeader(await decodeRange(answer, this.#gate, maxKeysOf(request)));
     }, endpoint);
   }
 
@@ -250,6 +251,12 @@ function endpointsOf(config: EtcdConfig): readonly EtcdEndpoint[] {
     const ips = config.hostAliases?.get(new URL(address).hostname) ?? [undefined];
     return ips.map((ip) => new EtcdEndpoint(config, address, ip));
   });
+}
+
+/** Returns the number of keys that a server may return. */
+function maxKeysOf({ limit = 0, ...range }: RangeRequest): number {
+  if (limit > 0) return limit;
+  return isOneKey(range) ? 1 : Number.POSITIVE_INFINITY;
 }
 
 /** Throws if an answer has no header, because an empty message would be a store without keys. */

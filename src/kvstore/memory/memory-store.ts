@@ -1,7 +1,7 @@
 import { SortedMap } from '../../base/sorted-map.ts';
 import { forEachInSteps } from '../../base/turn-gate.ts';
 import { charactersOf, equalBytes } from '../codec/bytes.ts';
-import { compareKeys, inRange, type KeyRange, keyAfter, NO_END } from '../codec/key-range.ts';
+import { compareKeys, inRange, isOneKey, type KeyRange, NO_END } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import {
   type Compare,
@@ -415,10 +415,6 @@ function versionAt(stored: Version | readonly Version[], revision: number): Vers
   const version =
     stored instanceof Version ? stored : stored.findLast(({ modRevision }) => modRevision <= revision);
   return version?.value === undefined || version.modRevision > revision ? undefined : version;
-}
-
-function isOneKey({ start, end }: KeyRange): boolean {
-  return end.length === start.length + 1 && end === keyAfter(start);
 }
 
 /** Runs all steps and returns the result. */

@@ -226,6 +226,33 @@ describe('answers, against protobufjs', () => {
     expect(turns).toBe(4); // 1,024 keys in each, including the turn of the call
   });
 
+  it('a range of other fields passes the gate in slices, too (regression: 64 MiB of them in one piece)', async () => {
+    let slices = 0;
+    const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn: setImmediate });
+    const run = gate.run.bind(gate);
+    gate.run = (...call) => {
+      slices++;
+      return run(...call);
+    };
+    const unknown = Buffer.from([0x78, 1]);
+    await decodeRange(Buffer.alloc(10_000 * unknown.length, unknown), gate);
+    expect(slices).toBe(10);
+  });
+
+  it('a range with more keys than requested is rejected (regression: 33 million empty keys took 3 GB)', async () => {
+    const answer = Buffer.alloc(2 * 100_000, Buffer.from([0x12, 0]));
+    await expect(decodeRange(answer, undefined, 4096)).rejects.toThrow('more than 4096 keys');
+    expect((await decodeRange(answer, undefined, 100_000)).kvs).toHaveLength(100_000);
+  });
+
+  it('a watch response of many fields that are no events is rejected (regression: 64 MiB of them in one turn)', () => {
+    expect(() => decodeWatch(Buffer.alloc(2 * 1025, Buffer.from([0x78, 1])))).toThrow(
+      'more than 1024 fields',
+    );
+    const events = Buffer.alloc(4 * 5000, Buffer.from([0x5a, 2, 0x12, 0]));
+    expect(decodeWatch(events).events.takeEvents()).toHaveLength(5000);
+  });
+
   it('an answer without fields has none', async () => {
     const header = { clusterID: '', revision: 0, raftTerm: 0 };
     const empty = Buffer.alloc(0);
