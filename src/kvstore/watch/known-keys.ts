@@ -1,9 +1,10 @@
 import { bufferView, hashOfBytes } from '../../columns/byte-words.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
+import { KvstoreError } from '../session/errors.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { TableEvent } from '../session/table-event.ts';
 import type { KeyValue, TransportEvent } from '../session/transport.ts';
-import { bytesOf, WireKeyValue } from '../session/wire-key-value.ts';
+import { bytesOf, type KeyBytes, WireKeyValue } from '../session/wire-key-value.ts';
 import { type Anchor, Anchors } from './anchors.ts';
 import type { EventQueue } from './event-queue.ts';
 import { LastDeletes } from './last-deletes.ts';
@@ -25,7 +26,7 @@ export class KnownKeys {
   readonly anchors: Anchors = new Anchors();
   readonly lastDeletes: LastDeletes = new LastDeletes();
   readonly #prefix: string;
-  readonly #prefixBytes: number;
+  readonly #prefixBytes: Uint8Array;
   readonly #queue: EventQueue;
   readonly #keys: KeyTable;
   readonly #isShared: boolean;
@@ -35,7 +36,7 @@ export class KnownKeys {
   /** @param keys the table of the reader, if it has one */
   constructor(prefix: string, queue: EventQueue, keys?: KeyTable) {
     this.#prefix = prefix;
-    this.#prefixBytes = bytesOfKey(prefix).length;
+    this.#prefixBytes = bytesOfKey(prefix);
     this.#queue = queue;
     this.#keys = keys ?? new KeyTable();
     this.#isShared = keys !== undefined;
@@ -57,9 +58,15 @@ export class KnownKeys {
     return row < 0 ? undefined : this.#keys.revisionOf(row);
   }
 
-  /** Returns the row of a key; -1 if the table does not have it. */
+  /** Returns the row of a key; -1 if the table does not have it. Throws if the key does not have the prefix. */
   find(kv: Pick<Anchor, 'key'>): number {
-    return this.#keys.find(bytesOf(kv), this.#prefixBytes);
+    const key = bytesOf(kv);
+    if (!hasPrefix(key, this.#prefixBytes))
+      throw new KvstoreError(
+        'internal',
+        `the server sent ${kv.key}, which does not begin with ${this.#prefix}`,
+      );
+    return this.#keys.find(key, this.#prefixBytes.length);
   }
 
   /** Confirms a listed key. Returns false, without an effect, if the key is new or differs from the known version. */
@@ -86,7 +93,7 @@ export class KnownKeys {
       this.#size++;
       this.#confirmed++;
     }
-    const row = found < 0 ? this.#keys.add(bytesOf(kv), this.#prefixBytes) : found;
+    const row = found < 0 ? this.#keys.add(bytesOf(kv), this.#prefixBytes.length) : found;
     this.#keys.setVersion(row, kv.modRevision, checksumOf(kv));
     this.anchors.put(kv);
     const type = isKnown ? 'modify' : 'create';
@@ -163,6 +170,12 @@ export class KnownKeys {
     this.#keys.confirm(row);
     this.#confirmed++;
   }
+}
+
+function hasPrefix({ buffer, keyAt, keyEnd }: KeyBytes, prefix: Uint8Array): boolean {
+  if (keyEnd - keyAt < prefix.length) return false;
+  for (let i = 0; i < prefix.length; i++) if (buffer[keyAt + i] !== prefix[i]) return false;
+  return true;
 }
 
 function isPut(event: TransportEvent): event is Anchor {

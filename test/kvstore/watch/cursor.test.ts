@@ -33,6 +33,21 @@ function listed(
 const told = (queue: EventQueue): readonly string[] =>
   queue.take().map(({ type, key, modRevision }) => `${type} ${key} ${modRevision}`);
 
+it.each(['q/a', 'p', '', 'px'])(
+  'a key that does not have the prefix is an error, %o (regression: had another name)',
+  (key) => {
+    const { cursor, queue } = listed(20);
+    const error = expect.objectContaining({
+      code: 'internal',
+      message: `the server sent ${key}, which does not begin with p/`,
+    });
+    expect(() => cursor.applyListed(kv(key, 30), true)).toThrow(error);
+    expect(() => cursor.receive([kv(key, 30)])).toThrow(error);
+    expect(() => cursor.receive([{ key, value: undefined, modRevision: 30 }])).toThrow(error);
+    expect([queue.take(), cursor.knownKeys.size]).toEqual([[], 0]);
+  },
+);
+
 describe('a header of another history', () => {
   it.each([
     ['the id of the etcd cluster changed from one to two', header(90, { clusterID: 'two' })],
