@@ -41,7 +41,7 @@ const SEARCH_ALL = createRoute({
     query: z.strictObject({
       q: z.string().min(1).max(253).openapi({
         description:
-          'An IP, a CIDR, the start of an IPv4 address, an identity, a label (`app=web`, `k8s:app=web`), or a part of a name',
+          'An IP, also with a port, a CIDR, the start of an IPv4 address, an identity, a label (`app=web`, `k8s:app=web`), the DNS name of a service, or a part of a name',
         example: 'checkout',
       }),
       limit: limitParameter(MAX_RESULTS, 8).describe('Maximum number of results of each kind'),

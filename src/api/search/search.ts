@@ -35,6 +35,17 @@ const MAX_OCTET = 255;
 /** An incomplete IPv4 address: `10.`, `10.0.1`. */
 const PARTIAL_ADDRESS = /^\d{1,3}(\.\d{1,3}){0,2}\.\d{0,3}$/;
 
+/** An IP with a port or in brackets, as in logs and URLs: `10.0.0.1:80`, `[fd00::1]:80`. */
+const IP_WITH_PORT = /^(?:\[([\da-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+)$/i;
+
+/** The DNS name of a service: `checkout.shop.svc`, `checkout.shop.svc.cluster.local:80`. */
+const SERVICE_DNS_NAME = /^([^./]+)\.([^./]+)\.svc(?:[.:].*)?$/i;
+
+/** Returns the searched name of a query: an IP without its port, `namespace/name` for the DNS name of a service. */
+function searchedName(query: string): string {
+  return query.replace(IP_WITH_PORT, '$1$2').replace(SERVICE_DNS_NAME, '$2/$1');
+}
+
 /** Returns how a name matches a query; `undefined` if it does not. */
 function matchOf(name: string, query: string): SearchMatch | undefined {
   const at = name.indexOf(query);
@@ -304,8 +315,9 @@ function partialLabelMatch({ key, value }: Label, text: string): SearchMatch | u
 }
 
 /**
- * Searches all objects for a text: an IP, a CIDR or the start of an IPv4 address, the number or a label of an identity,
- * and a part of the name of a cluster, namespace, service, node or pod, in any case of letters. Exact keys, except
+ * Searches all objects for a text: an IP, also with a port, a CIDR or the start of an IPv4 address, the number or a label
+ * of an identity, the DNS name of a service, and a part of the name of a cluster, namespace, service, node or pod, in any
+ * case of letters. Exact keys, except
  * labels and namespaces without pods, are always found. Names are compared up to {@link MAX_COMPARED}. `limit` is the
  * maximum number of results of each kind. `run` runs the steps of the search; each takes less than a millisecond.
  */
@@ -315,7 +327,7 @@ export async function search(
   query: string,
   limit: number,
 ): Promise<SearchDocument> {
-  const started = new Search(model, query, limit);
+  const started = new Search(model, searchedName(query), limit);
   await run(started.steps());
   return { query, truncated: started.truncated, groups: started.groups() };
 }

@@ -30,6 +30,11 @@ describe('search', () => {
     ['10.0.0.', ['prefix 10.0.0.1/32 start']],
     ['172.16.0.10', ['service shop/checkout exact']],
     ['192.168.7.1', ['prefix 192.168.7.1/32 exact', 'node baltic/node-1 exact']],
+    ['10.0.0.1:8080', ['prefix 10.0.0.1/32 exact', 'pod shop/checkout-1 related']],
+    ['10.0.0.1:', []],
+    ['checkout.shop.svc', ['service shop/checkout exact']],
+    ['Checkout.shop.svc.cluster.local:80', ['service shop/checkout exact']],
+    ['checkout.shop.svcs', []],
     ['1234', ['identity 1234 exact']],
     ['NODE-1', ['node baltic/node-1 exact']],
     ['shop/checkout-1', ['pod shop/checkout-1 exact']],
@@ -60,6 +65,12 @@ describe('search', () => {
     for (const key of keys) model.ipcache.upsert(key, { identity: 5, source: 'k8s' });
     const prefixes = (await found(text, model)).flatMap((line) => /^prefix (\S+)/.exec(line)?.[1] ?? []);
     expect(prefixes.sort()).toEqual(expected);
+  });
+
+  it.each(['fd00::7', '[FD00::7]', '[fd00::7]:53'])('%s', async (text) => {
+    const model = new TestModel();
+    model.ipcache.upsert('fd00::7', { identity: 5, source: 'k8s' });
+    expect(await found(text, model)).toEqual(['prefix fd00::7/128 exact']);
   });
 
   it('sorts by the match, then by the length of the key, then by the key', async () => {
