@@ -1,5 +1,6 @@
 import type { EntryDocument } from '../../src/api/documents.ts';
 import { MAX_SORTED } from '../../src/api/routes/ip-order.ts';
+import { shortPrefix } from '../address.ts';
 import { ask, NoAnswer, withQuery } from './ask.ts';
 import { agentNow } from './clock.ts';
 
@@ -102,6 +103,8 @@ export class Rows {
   /** True if the agent has more rows than it sorts. The list then lacks the last ones. */
   isTruncated = false;
   problem: string | undefined;
+  /** Lengths of the longest loaded prefix and host IP. */
+  readonly longest: { prefix: number; host: number } = { prefix: 0, host: 0 };
   /** True if the list must be read again: a request had no answer, or the agent does not hold the next page. */
   isLost = false;
   /** Time at which the list was read, by the agent's clock. */
@@ -269,6 +272,11 @@ export class Rows {
       usedAt: ++this.#uses,
     };
     this.#loaded += rows.length;
+    const { longest } = this;
+    for (const { prefix, host = '' } of rows) {
+      longest.prefix = Math.max(longest.prefix, shortPrefix(prefix).length);
+      longest.host = Math.max(longest.host, host.length);
+    }
     void this.#packOldest();
   }
 

@@ -27,13 +27,22 @@ const ROWS_AHEAD = 3_000;
 /** Time between two reads of a followed list. */
 const FOLLOW_MS = 2_000;
 
-const COLUMNS: readonly VirtualColumn[] = [
-  { name: 'prefix', width: 'minmax(9rem, 1.4fr)' },
-  { name: 'identity', width: 'minmax(9rem, 1.3fr)' },
-  { name: 'pod', width: 'minmax(9rem, 1.7fr)' },
-  { name: 'host IP', width: 'minmax(7rem, 1fr)' },
-  { name: 'source', width: 'minmax(9rem, 1.9fr)' },
-];
+/** Returns the columns, and the width of all. Long addresses are not cut, because several may begin equally. */
+function columnsOf({ longest }: Rows): {
+  readonly columns: readonly VirtualColumn[];
+  readonly minWidth: string;
+} {
+  const prefixWidth = `max(9rem, ${longest.prefix}ch)`;
+  const hostWidth = `max(7rem, ${longest.host}ch)`;
+  const columns = [
+    { name: 'prefix', width: `minmax(${prefixWidth}, 1.4fr)` },
+    { name: 'identity', width: 'minmax(9rem, 1.3fr)' },
+    { name: 'pod', width: 'minmax(9rem, 1.7fr)' },
+    { name: 'host IP', width: `minmax(${hostWidth}, 1fr)` },
+    { name: 'source', width: 'minmax(9rem, 1.9fr)' },
+  ];
+  return { columns, minWidth: `calc(36rem + ${prefixWidth} + ${hostWidth})` };
+}
 
 /** The name of the API's order for each column. */
 const ORDERS = ['prefix', 'identity', 'pod', 'node', 'source'];
@@ -209,8 +218,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
         ) : (
           <VirtualTable
             label="List of prefixes"
-            columns={COLUMNS}
-            minWidth="52rem"
+            {...columnsOf(rows)}
             count={Math.min(rows.count, MAX_ROWS)}
             order={isPast ? 0 : order}
             onOrder={isPast ? undefined : setOrder}
