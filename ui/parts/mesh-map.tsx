@@ -7,7 +7,7 @@ import { boundText, clusterText, clusterTone, lagText, stateText, WORST_FIRST } 
 import type { Tone } from './marks.tsx';
 
 /** Size of the box of a cluster. */
-const BOX = { width: 200, height: 88 };
+const BOX = { width: 200, height: 105 };
 
 /** Vertical space between two boxes. In one column, the links need more of it. */
 const GAP = 22;
@@ -53,19 +53,13 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
   const { name, local, keys, revision, p99Ms } = cluster;
   const tone = clusterTone(cluster);
   const idText = cluster.id === 0 ? '' : `id ${cluster.id}`;
-  const figures = [
-    counted(keys.nodes ?? 0, 'node'),
-    keys.services === undefined ? '' : counted(keys.services, 'service'),
-    `${countText(keys.ip ?? 0)} IPs`,
-  ].filter(Boolean);
+  const nodes = counted(keys.nodes ?? 0, 'node');
+  const services = keys.services === undefined ? '' : ` · ${counted(keys.services, 'service')}`;
   return (
     <a href={addressOf('cluster', name)} class={`node ${local ? 'local' : ''} ${tone}`}>
       <rect x={x} y={y} width={BOX.width} height={BOX.height} rx="8" />
       <text class="name" x={x + 11} y={y + 23}>
         {name.length > 20 ? `${name.slice(0, 19)}…` : name}
-      </text>
-      <text class="small" x={x + BOX.width - 11} y={y + 23} text-anchor="end">
-        {local ? 'local cluster' : idText}
       </text>
       <text class={`small ${tone}`} x={x + 11} y={y + 42}>
         {SHAPES[tone]} {stateText(cluster)}
@@ -74,12 +68,18 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
         {lagText(cluster)}
       </text>
       <text class="small" x={x + 11} y={y + 59}>
-        {text ?? figures.join(' · ')}
+        {text ?? nodes + services}
       </text>
       <text class="small" x={x + 11} y={y + 76}>
-        {revision !== undefined && `revision ${countText(revision)}`}
+        {text === undefined && `${countText(keys.ip ?? 0)} IPs`}
       </text>
       <text class="small" x={x + BOX.width - 11} y={y + 76} text-anchor="end">
+        {local ? 'local cluster' : idText}
+      </text>
+      <text class="small" x={x + 11} y={y + 93}>
+        {revision !== undefined && `revision ${countText(revision)}`}
+      </text>
+      <text class="small" x={x + BOX.width - 11} y={y + 93} text-anchor="end">
         {p99Ms !== undefined && `p99 ${boundText(p99Ms)}`}
       </text>
     </a>
