@@ -24,7 +24,7 @@ const COLUMNS: readonly Column<ServiceDocument>[] = [
     cell: ({ clusterIPs, loadBalancerIPs = [], externalIPs = [] }) => (
       <>
         {clusterIPs.map((ip) => (
-          <div key={ip}>
+          <div key={ip} class="nowrap">
             <PrefixLink prefix={ip} />
           </div>
         ))}
