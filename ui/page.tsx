@@ -1,7 +1,7 @@
 import { render, type VNode } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { StatusDocument } from '../src/api/status-document.ts';
-import { type Address, useAddress } from './address.ts';
+import { type Address, addressOf, useAddress } from './address.ts';
 import { useAnswer } from './agent/ask.ts';
 import { Feed } from './agent/feed.ts';
 import { isAgent, type ProcessStatus, SharedContext, useFeed, useShared, useTick } from './agent/live.ts';
@@ -54,13 +54,18 @@ function View({ address: { view, name, parameters } }: { address: Address }): VN
   const { document } = useShared().status;
   if (document !== undefined && !isAgent(document)) return <Overview />;
   const CardOf = CARDS.get(view);
-  if (CardOf !== undefined) return <CardOf key={name} name={name} />;
+  if (CardOf !== undefined && name !== '') return <CardOf key={name} name={name} />;
   const ViewOf = VIEWS.get(view);
   if (ViewOf !== undefined) return <ViewOf parameters={parameters} />;
   return (
     <>
       <Title>{view}</Title>
-      <Problem>No view {view}.</Problem>
+      <Problem>
+        {CardOf === undefined ? `No view ${view}.` : `The address names no object after #/${view}/.`}
+      </Problem>
+      <p class="soft">
+        Select a view above, or <a href={addressOf('overview')}>open the overview</a>.
+      </p>
     </>
   );
 }

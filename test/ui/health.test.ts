@@ -92,6 +92,25 @@ describe('the banner of the overview', () => {
   });
 });
 
+it('lists the first problems, and all on request (regression: some were listed nowhere)', async () => {
+  const model = new MeshModel();
+  model.clusters = Array.from({ length: 20 }, (_, at) =>
+    clusterDocument(`c-${at}`, {
+      local: at === 0,
+      ready: at === 0,
+      connected: at === 0,
+      state: 'connecting',
+    }),
+  );
+  const { page } = await open('', { model });
+  const health = page.getByRole('region', { name: 'Health' });
+  const problems = health.getByText(/^cluster c-/);
+  await health.getByRole('button', { name: 'Show 7 more' }).click();
+  expect(await problems.count()).toBe(19);
+  await health.getByRole('button', { name: 'Show the first 12' }).click();
+  expect(await problems.count()).toBe(12);
+});
+
 it('marks nothing as good while the agent is unreachable, and not the agent as unready', async () => {
   const { page, server } = await open();
   const health = page.getByRole('region', { name: 'Health' });
@@ -227,6 +246,34 @@ describe('the mesh map', () => {
       .locator('main')
       .getByText(/2 h old, without services$/)
       .waitFor();
+  });
+
+  it('keeps the text of a box in it (regression: large counts and long names left the box or overlapped)', async () => {
+    const model = new MeshModel();
+    model.clusters = ['production-of-frankfurt-am-main', 'staging-of-frankfurt-am-main'].map((name, at) =>
+      clusterDocument(name, {
+        local: at === 0,
+        id: 255,
+        revision: 88_124_000,
+        p99Ms: 25_000,
+        keys: { nodes: 5_000, services: 10_000, identities: 5_000, ip: 100_000 },
+      }),
+    );
+    const { page } = await open('', { model });
+    const boxes = await page.locator('.mesh .node').evaluateAll((nodes) =>
+      nodes.map((node) => {
+        const rightmost = node.querySelector('rect')?.getBoundingClientRect().right ?? 0;
+        const texts = [...node.querySelectorAll('text')].map((text) => {
+          const { left, right, bottom } = text.getBoundingClientRect();
+          return { text: text.textContent, left, right, bottom };
+        });
+        const isFaulty = (a: (typeof texts)[number]): boolean =>
+          a.right > rightmost ||
+          texts.some((b) => b.left > a.left && b.left < a.right && Math.abs(b.bottom - a.bottom) < 6);
+        return texts.filter((a) => a.text !== '' && isFaulty(a)).map(({ text }) => text);
+      }),
+    );
+    expect(boxes).toEqual([[], []]);
   });
 
   it('draws eight of 255 clusters, those with problems first, and the others as marks', async () => {

@@ -52,6 +52,14 @@ describe('the card of an IP', () => {
   it('names an unknown view (regression: it was the overview)', async () => {
     const { page } = await open('#/nonsense');
     expect(await page.getByRole('main').getByRole('alert').textContent()).toBe('No view nonsense.');
+    await page.getByRole('link', { name: 'open the overview' }).click();
+    await page.waitForSelector('h1:has-text("Overview")', { state: 'attached' });
+  });
+
+  it('reports an address without the name of an object (regression: a view without heading, which loaded for ever)', async () => {
+    const { page } = await open('#/ip/');
+    const alert = page.getByRole('main').getByRole('alert');
+    expect(await alert.textContent()).toBe('The address names no object after #/ip/.');
   });
 
   it('names the node whose pod CIDR contains an unknown IP', async () => {
@@ -98,6 +106,25 @@ describe('lists', () => {
     );
     await page.getByLabel('family').selectOption('6');
     await page.getByText('No matching prefixes.').waitFor();
+  });
+
+  it('of prefixes show long IPv6 addresses completely (regression: several were cut to the same text)', async () => {
+    const model = new MeshModel().fill();
+    const hostIP = '2001:db8:ffff:ffff:ffff:ffff:ffff:fffe';
+    for (const end of ['fffe', 'ffff'])
+      model.ipcache.upsert(`2001:db8:aaaa:bbbb:cccc:dddd:eeee:${end}`, {
+        identity: 7,
+        source: 'k8s',
+        hostIP,
+      });
+    const { page } = await open('#/prefixes', { model });
+    await page.getByText('eeee:ffff').waitFor();
+    const cut = await page
+      .locator('.rows .row > :is(:nth-child(1), :nth-child(4))')
+      .evaluateAll((cells) =>
+        cells.filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent),
+      );
+    expect(cut).toEqual([]);
   });
 
   it('that are short follow the changes; a long one shows how many it misses', async () => {

@@ -1,4 +1,5 @@
 import type { VNode } from 'preact';
+import { useState } from 'preact/hooks';
 import type { HealthProblem } from '../../src/api/problems.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { isAgent, useFeed, useShared, useTick } from '../agent/live.ts';
@@ -9,7 +10,7 @@ import { Mark, type Tone } from './marks.tsx';
 /** The tone of each severity. */
 export const TONES: Readonly<Record<HealthProblem['severity'], Tone>> = { error: 'bad', warning: 'warn' };
 
-/** Maximum number of listed problems. */
+/** Maximum number of listed problems, until the user shows all. */
 const MAX_LISTED = 12;
 
 /** Returns the problems of the process and of the connection to it; undefined before the first status. */
@@ -31,6 +32,7 @@ export function useProblems(): {
 
 /** Lists the problems, or states `No problems`. */
 export function Health(): VNode {
+  const [isLong, setLong] = useState(false);
   const { problems, isReady, isCurrent } = useProblems();
   const { document } = useShared().status;
   const rejected = document?.rejected?.total ?? 0;
@@ -66,16 +68,24 @@ export function Health(): VNode {
       </Mark>
       <span />
       <ul>
-        {problems.slice(0, MAX_LISTED).map(({ severity, subject, text, remedy }) => (
-          <li key={`${subject} ${text}`}>
-            <Mark tone={TONES[severity]}>{subject}</Mark>
-            <span>
-              {text}
-              {remedy !== undefined && <span class="soft"> {remedy}</span>}
-            </span>
+        {problems
+          .slice(0, isLong ? problems.length : MAX_LISTED)
+          .map(({ severity, subject, text, remedy }) => (
+            <li key={`${subject} ${text}`}>
+              <Mark tone={TONES[severity]}>{subject}</Mark>
+              <span>
+                {text}
+                {remedy !== undefined && <span class="soft"> {remedy}</span>}
+              </span>
+            </li>
+          ))}
+        {problems.length > MAX_LISTED && (
+          <li>
+            <button type="button" aria-expanded={isLong} onClick={() => setLong(!isLong)}>
+              {isLong ? `Show the first ${MAX_LISTED}` : `Show ${problems.length - MAX_LISTED} more`}
+            </button>
           </li>
-        ))}
-        {problems.length > MAX_LISTED && <li>and {problems.length - MAX_LISTED} more</li>}
+        )}
       </ul>
     </section>
   );
