@@ -59,10 +59,7 @@ function columns(name: string, isLocal: boolean): readonly Column<StoreDocument>
       name: 'state',
       by: ({ state }) => state,
       cell: ({ state, complete }) => (
-        <>
-          <Mark tone={TONES[state]}>{state}</Mark>
-          {!complete && <span class="faint">, not complete</span>}
-        </>
+        <Mark tone={TONES[state]}>{complete ? state : `${state}, not complete`}</Mark>
       ),
     },
     numberColumn('keys', ({ keys }) => keys),

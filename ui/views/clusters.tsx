@@ -26,12 +26,12 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
       </>
     ),
   },
-  { name: 'id', number: true, by: ({ id }) => id, cell: ({ id }) => id || NONE },
   {
     name: 'state',
     by: ({ ready, state }) => `${ready} ${state}`,
     cell: (cluster) => <ClusterMark cluster={cluster} isShort />,
   },
+  { name: 'id', number: true, by: ({ id }) => id, cell: ({ id }) => id || NONE },
   numberColumn('nodes', ({ keys }) => keys.nodes),
   numberColumn('services', ({ keys }) => keys.services),
   numberColumn('identities', ({ keys }) => keys.identities),
