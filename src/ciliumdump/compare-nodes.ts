@@ -1,6 +1,6 @@
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
 import type { ListedNode } from './node-list.ts';
-import type { Truth } from './truth.ts';
+import type { SourceState } from './source-state.ts';
 
 /** A difference between the nodes of the sources and those that an agent knows. */
 export interface ListedNodeDifference {
@@ -12,7 +12,7 @@ export interface ListedNodeDifference {
   /** `cluster/name`. */
   readonly node: string;
   readonly actual: readonly string[];
-  readonly truth: readonly string[];
+  readonly known: readonly string[];
 }
 
 /**
@@ -20,24 +20,24 @@ export interface ListedNodeDifference {
  * compared, unless the sources have them.
  */
 export function* compareNodes(
-  truth: Truth,
+  sources: SourceState,
   listed: readonly ListedNode[],
 ): Generator<ListedNodeDifference, void, void> {
   const seen = new Set<string>();
-  const stale = truth.incomplete.has('nodes') ? 'undecidable' : 'stale';
+  const stale = sources.incomplete.has('nodes') ? 'undecidable' : 'stale';
   for (const { cluster, name, primary } of listed) {
     // Before 1.8, the name has no cluster.
-    const node = `${cluster === '' ? truth.clusterName : cluster}/${name}`;
-    const known = truth.nodes.get(node);
+    const node = `${cluster === '' ? sources.clusterName : cluster}/${name}`;
+    const known = sources.nodes.get(node);
     seen.add(node);
     if (known !== undefined) {
       const hasOtherAddress = primary.some((ip) => !known.addresses.includes(ip));
-      if (hasOtherAddress) yield { kind: 'address', node, actual: primary, truth: known.addresses };
-    } else if (truth.hasAllClusters || cluster === '' || cluster === truth.clusterName)
-      yield { kind: stale, node, actual: primary, truth: [] };
+      if (hasOtherAddress) yield { kind: 'address', node, actual: primary, known: known.addresses };
+    } else if (sources.hasAllClusters || cluster === '' || cluster === sources.clusterName)
+      yield { kind: stale, node, actual: primary, known: [] };
   }
-  for (const [node, { addresses }] of truth.nodes)
-    if (!seen.has(node)) yield { kind: 'missing', node, actual: [], truth: addresses };
+  for (const [node, { addresses }] of sources.nodes)
+    if (!seen.has(node)) yield { kind: 'missing', node, actual: [], known: addresses };
 }
 
 /** A node with one of its pod CIDRs. */

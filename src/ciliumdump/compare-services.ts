@@ -1,5 +1,5 @@
 import type { ListedService } from './service-list.ts';
-import type { Truth } from './truth.ts';
+import type { SourceState } from './source-state.ts';
 
 /**
  * A difference between the sources and the services of a node. `no-backends`: the sources have backends for new
@@ -23,14 +23,14 @@ export interface ListedServiceDifference {
  * a node may have none. With topology hints, the only checked fault is a frontend without backends. Linear.
  */
 export function* compareServices(
-  truth: Truth,
+  sources: SourceState,
   listed: readonly ListedService[],
 ): Generator<ListedServiceDifference, void, void> {
   const actual = new Map<string, ListedService>();
   // A frontend may be listed with two scopes. `internal` selects backends of the node, so `external` is compared.
   for (const entry of listed)
     if (entry.scope !== 'internal' || !actual.has(entry.frontend)) actual.set(entry.frontend, entry);
-  for (const known of truth.frontends.values()) {
+  for (const known of sources.frontends.values()) {
     const { frontend, service, active, perNode, restricted } = known;
     const found = actual.get(frontend);
     if (found === undefined) {
@@ -50,14 +50,14 @@ export function* compareServices(
     const surplus = known.global ? [] : found.active.filter((backend) => !expected.has(backend));
     if (perNode || (lacking.length === 0 && surplus.length === 0)) continue;
     // Unreadable sources may have the surplus, but no backend that the node lacks.
-    if (!truth.incomplete.has('backends')) yield { kind: 'backends', frontend, service, lacking, surplus };
+    if (!sources.incomplete.has('backends')) yield { kind: 'backends', frontend, service, lacking, surplus };
     else if (lacking.length > 0) yield { kind: 'backends', frontend, service, lacking, surplus: [] };
     else yield { kind: 'undecidable', frontend, service, lacking, surplus };
   }
-  const stale = truth.incomplete.has('services') ? 'undecidable' : 'stale';
+  const stale = sources.incomplete.has('services') ? 'undecidable' : 'stale';
   for (const { frontend, service, type, cluster } of actual.values()) {
     const isCompared = type === 'ClusterIP' && cluster === '' && service !== '';
-    if (isCompared && !truth.frontends.has(frontend))
+    if (isCompared && !sources.frontends.has(frontend))
       yield { kind: stale, frontend, service, lacking: [], surplus: [] };
   }
 }

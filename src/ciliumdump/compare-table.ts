@@ -7,8 +7,8 @@ import {
   RESERVED_IDENTITIES,
 } from '../model/numeric-identity.ts';
 import { prefixOfKey } from '../net/prefix.ts';
+import type { KnownPrefix, PrefixValue, SourceState } from './source-state.ts';
 import type { TableEntry } from './table-entry.ts';
-import type { KnownPrefix, PrefixValue, Truth } from './truth.ts';
 
 const DIFFERENCES = ['identity', 'stale', 'missing', 'host', 'duplicate'] as const;
 
@@ -42,7 +42,7 @@ export interface Difference {
   /** The value of the table; undefined if it lacks the prefix. */
   readonly actual: PrefixValue | undefined;
   /** The value of the sources; undefined if they lack the prefix. */
-  readonly truth: KnownPrefix | undefined;
+  readonly known: KnownPrefix | undefined;
 }
 
 /** The node whose table is compared. */
@@ -112,7 +112,7 @@ function addressOf(prefix: string): string | undefined {
  * are passed on and not kept. Encryption keys are not compared, because they belong to the settings of each node.
  */
 export class TableComparison {
-  readonly #truth: Truth;
+  readonly #sources: SourceState;
   readonly #owner: TableOwner;
   readonly #seen = new Set<string>();
   readonly #onDifference: (difference: Difference) => void;
@@ -124,8 +124,8 @@ export class TableComparison {
   /** True if the entry of a pod of another node has a host. */
   #hasHosts = false;
 
-  constructor(truth: Truth, owner: TableOwner, onDifference: (difference: Difference) => void) {
-    this.#truth = truth;
+  constructor(sources: SourceState, owner: TableOwner, onDifference: (difference: Difference) => void) {
+    this.#sources = sources;
     this.#owner = owner;
     this.#onDifference = onDifference;
   }
@@ -133,29 +133,29 @@ export class TableComparison {
   /** Compares an entry and returns the verdict. `hostless` becomes `host` or `native-routing` at the end. */
   add(entry: TableEntry): Verdict {
     const { prefix } = entry;
-    const truth = this.#truth.prefixes.get(prefix);
+    const known = this.#sources.prefixes.get(prefix);
     this.#entries++;
     const isRepeated = this.#seen.has(prefix);
     this.#seen.add(prefix);
-    const verdict = isRepeated ? 'duplicate' : this.#judge(entry, truth);
+    const verdict = isRepeated ? 'duplicate' : this.#judge(entry, known);
     if (verdict === 'hostless') this.#hostless.push(entry);
-    else this.#record(verdict, prefix, entry, truth);
+    else this.#record(verdict, prefix, entry, known);
     return verdict;
   }
 
   /** Returns the result, with the missing prefixes of the table. */
   finish(): TableComparisonResult {
-    for (const [prefix, truth] of this.#truth.prefixes)
-      if (!this.#seen.has(prefix)) this.#record(this.#judgeMissing(prefix, truth), prefix, undefined, truth);
+    for (const [prefix, known] of this.#sources.prefixes)
+      if (!this.#seen.has(prefix)) this.#record(this.#judgeMissing(prefix, known), prefix, undefined, known);
     // Entries of the node's own endpoints have no host. Without the node's addresses, they cannot be distinguished.
-    const isUnknownOwner = this.#truth.incomplete.has('nodes') && this.#owner.addresses.size === 0;
+    const isUnknownOwner = this.#sources.incomplete.has('nodes') && this.#owner.addresses.size === 0;
     const hostlessVerdict = isUnknownOwner ? 'undecidable' : 'host';
     for (const entry of this.#hostless)
       this.#record(
         this.#hasHosts ? hostlessVerdict : 'native-routing',
         entry.prefix,
         entry,
-        this.#truth.prefixes.get(entry.prefix),
+        this.#sources.prefixes.get(entry.prefix),
       );
     return { entries: this.#entries, equal: this.#equal, expected: this.#expected };
   }
@@ -164,24 +164,24 @@ export class TableComparison {
     verdict: Exclude<Verdict, 'hostless'>,
     prefix: string,
     actual: PrefixValue | undefined,
-    truth: KnownPrefix | undefined,
+    known: KnownPrefix | undefined,
   ): void {
     if (verdict === 'equal') this.#equal++;
-    else if (isDifference(verdict)) this.#onDifference({ kind: verdict, prefix, actual, truth });
+    else if (isDifference(verdict)) this.#onDifference({ kind: verdict, prefix, actual, known });
     else this.#expected[verdict] = (this.#expected[verdict] ?? 0) + 1;
   }
 
-  #judge(entry: TableEntry, truth: KnownPrefix | undefined): Verdict {
-    if (truth === undefined) return this.#judgeUnknown(entry);
-    const same = [truth, ...(truth.claims ?? [])].find((value) => sameIdentity(entry, value, truth));
-    if (same !== undefined) return truth.kind === 'endpoint' ? this.#judgeHost(entry, same) : 'equal';
-    if (isLocal(entry.identity) && isLocal(truth.identity)) return 'local-identity';
-    return truth.identity === unmanaged ? 'unfinished' : 'identity';
+  #judge(entry: TableEntry, known: KnownPrefix | undefined): Verdict {
+    if (known === undefined) return this.#judgeUnknown(entry);
+    const same = [known, ...(known.claims ?? [])].find((value) => sameIdentity(entry, value, known));
+    if (same !== undefined) return known.kind === 'endpoint' ? this.#judgeHost(entry, same) : 'equal';
+    if (isLocal(entry.identity) && isLocal(known.identity)) return 'local-identity';
+    return known.identity === unmanaged ? 'unfinished' : 'identity';
   }
 
   /** Returns `stale`, unless an entry without a source is no fault. */
   #judgeUnknown({ prefix, identity }: TableEntry): Verdict {
-    const { clusterID, hasAllClusters, kinds, incomplete } = this.#truth;
+    const { clusterID, hasAllClusters, kinds, incomplete } = this.#sources;
     const address = addressOf(prefix);
     if (prefix.includes('@') && !hasAllClusters) return 'other-cluster';
     if (address !== undefined && this.#owner.otherClusterAddresses.has(address)) return 'other-cluster';
@@ -222,10 +222,10 @@ export class TableComparison {
   #compareHosts(actual: string, expected: string): 'equal' | 'host' | 'undecidable' {
     if (actual === expected) return 'equal';
     const [actualNode, expectedNode] = [actual, expected].map((ip) =>
-      this.#truth.prefixes.get(prefixOfKey(ip)),
+      this.#sources.prefixes.get(prefixOfKey(ip)),
     );
     if (actualNode?.kind !== 'node' || expectedNode?.kind !== 'node')
-      return this.#truth.incomplete.has('nodes') ? 'undecidable' : 'host';
+      return this.#sources.incomplete.has('nodes') ? 'undecidable' : 'host';
     return actualNode.name !== '' && actualNode.name === expectedNode.name ? 'equal' : 'host';
   }
 }

@@ -18,8 +18,14 @@ import {
 import { readIPList, readMapList } from '../ciliumdump/ipcache-tables.ts';
 import { type ListedNode, readNodeList } from '../ciliumdump/node-list.ts';
 import { frontendText, hostPort, type ListedService, readServiceList } from '../ciliumdump/service-list.ts';
+import type {
+  KnownFrontend,
+  KnownNode,
+  KnownPrefix,
+  PrefixValue,
+  SourceState,
+} from '../ciliumdump/source-state.ts';
 import { type TableEntry, tablePrefix } from '../ciliumdump/table-entry.ts';
-import type { KnownFrontend, KnownNode, KnownPrefix, PrefixValue, Truth } from '../ciliumdump/truth.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { printable } from '../process/terminal.ts';
@@ -87,7 +93,7 @@ export async function compareWithTable(
 ): Promise<DiffReport> {
   const rejections = new RejectionLog();
   const tables = await readTables(operand, signal, rejections);
-  const truth = await agentTruth(ask, tables);
+  const sources = await sourcesOfAgent(ask, tables);
   const differences: DifferenceDocument[] = [];
   const counts: Record<string, number> = {};
   let total = 0;
@@ -100,14 +106,15 @@ export async function compareWithTable(
   const { entries, services, nodes } = tables;
   let expected: TableComparisonResult['expected'] = {};
   if (entries !== undefined) {
-    const owner = ownerOf(truth, entries, nodes);
-    const comparison = new TableComparison(truth, owner, (difference) => add(prefixDocument(difference)));
+    const owner = ownerOf(sources, entries, nodes);
+    const comparison = new TableComparison(sources, owner, (difference) => add(prefixDocument(difference)));
     for (const entry of entries) comparison.add(entry);
     ({ expected } = comparison.finish());
   }
   if (services !== undefined)
-    for (const difference of compareServices(truth, services)) add(serviceDocument(difference));
-  if (nodes !== undefined) for (const difference of compareNodes(truth, nodes)) add(nodeDocument(difference));
+    for (const difference of compareServices(sources, services)) add(serviceDocument(difference));
+  if (nodes !== undefined)
+    for (const difference of compareNodes(sources, nodes)) add(nodeDocument(difference));
   const json = {
     operand: operand.text,
     compared: [entries, services, nodes].reduce((sum, table) => sum + (table?.length ?? 0), 0),
@@ -155,12 +162,12 @@ function valueText({ identity, hostIP }: PrefixValue): string {
   return hostIP === undefined ? `identity ${identity}` : `identity ${identity} at host ${hostIP}`;
 }
 
-function prefixDocument({ kind, prefix, actual, truth }: Difference): DifferenceDocument {
-  const name = truth === undefined || truth.name === '' ? '' : ` of ${truth.name}`;
+function prefixDocument({ kind, prefix, actual, known }: Difference): DifferenceDocument {
+  const name = known === undefined || known.name === '' ? '' : ` of ${known.name}`;
   return {
     kind,
     subject: prefix,
-    agent: truth === undefined ? undefined : `${valueText(truth)}${name}`,
+    agent: known === undefined ? undefined : `${valueText(known)}${name}`,
     table: actual === undefined ? undefined : valueText(actual),
   };
 }
@@ -172,8 +179,8 @@ function serviceDocument(difference: ListedServiceDifference): DifferenceDocumen
   return { kind: `service-${kind}`, subject, agent: joined(lacking), table: joined(surplus) };
 }
 
-function nodeDocument({ kind, node, actual, truth }: ListedNodeDifference): DifferenceDocument {
-  return { kind: `node-${kind}`, subject: node, agent: joined(truth), table: joined(actual) };
+function nodeDocument({ kind, node, actual, known }: ListedNodeDifference): DifferenceDocument {
+  return { kind: `node-${kind}`, subject: node, agent: joined(known), table: joined(actual) };
 }
 
 /** Yields the items of a list of the agent, page by page. */
@@ -190,7 +197,7 @@ async function* itemsOf<T>(ask: Ask, path: string): AsyncGenerator<T, void, void
 }
 
 /** Returns the state of an agent. Lists not needed for the table are not requested. */
-async function agentTruth(ask: Ask, tables: Tables): Promise<Truth> {
+async function sourcesOfAgent(ask: Ask, tables: Tables): Promise<SourceState> {
   const { cluster, clusterID, clusters } = (await ask('/v1/status')) as StatusDocument;
   const nodes = new Map<string, KnownNode>();
   const prefixes = new Map<string, KnownPrefix>();
@@ -265,7 +272,7 @@ function knownFrontends({
 
 /** Returns the node that a table is from: its addresses are those that have identity `host` in the table. */
 function ownerOf(
-  truth: Truth,
+  sources: SourceState,
   entries: readonly TableEntry[],
   nodes: readonly ListedNode[] | undefined,
 ): TableOwner {
@@ -273,9 +280,9 @@ function ownerOf(
     identity === RESERVED_IDENTITIES.host ? [prefix.slice(0, prefix.indexOf('/'))] : [],
   );
   // An agent with remote clusters knows the nodes of all clusters, so none of their addresses is expected to differ.
-  const unknownNodes = truth.hasAllClusters
+  const unknownNodes = sources.hasAllClusters
     ? []
-    : (nodes ?? []).filter(({ cluster }) => cluster !== '' && cluster !== truth.clusterName);
+    : (nodes ?? []).filter(({ cluster }) => cluster !== '' && cluster !== sources.clusterName);
   return {
     name: undefined,
     addresses: new Set(hostAddresses),

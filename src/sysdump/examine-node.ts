@@ -17,8 +17,8 @@ import { type MapEvent, readMapEvents } from '../ciliumdump/map-events.ts';
 import { type ListedNode, readNodeList } from '../ciliumdump/node-list.ts';
 import type { OutputContext } from '../ciliumdump/output-json.ts';
 import { readServiceList } from '../ciliumdump/service-list.ts';
+import type { PrefixValue, SourceState } from '../ciliumdump/source-state.ts';
 import type { TableEntry } from '../ciliumdump/table-entry.ts';
-import type { PrefixValue, Truth } from '../ciliumdump/truth.ts';
 import { labelText } from '../model/labels.ts';
 import { MINIMAL_ALLOCATED_IDENTITY, reservedIdentityName } from '../model/numeric-identity.ts';
 import type { Disagreements } from './disagreements.ts';
@@ -27,7 +27,7 @@ import type { NodeDump } from './node-dump.ts';
 
 /** The sources to compare all nodes of an archive with, and the receivers of the results. */
 export interface Examination {
-  readonly truth: Truth;
+  readonly sources: SourceState;
   /** Name of the node of each agent, by the name of the agent's pod. */
   readonly agents: ReadonlyMap<string, string>;
   /** Returns the creation time of the object with an address; 0 if unknown. */
@@ -75,14 +75,14 @@ class NodeExamination {
   #undecidable = 0;
 
   constructor(dump: NodeDump, examination: Examination) {
-    const { truth } = examination;
+    const { sources } = examination;
     this.#dump = dump;
     this.#examination = examination;
     const nodes = dump.outputs.get('node-list');
     this.#nodes = nodes === undefined ? undefined : readNodeList(nodes, this.#context('node list'));
     const localNode = this.#nodes?.find(({ source }) => source === 'local');
     this.#name = localNode?.name ?? this.#guessName();
-    const known = truth.nodes.get(`${truth.clusterName}/${this.#name}`);
+    const known = sources.nodes.get(`${sources.clusterName}/${this.#name}`);
     const endpoints = dump.outputs.get('endpoint-list');
     this.#owner = {
       name: known?.name,
@@ -98,7 +98,7 @@ class NodeExamination {
 
   run(): NodeResult {
     const { outputs, path, failures } = this.#dump;
-    const { truth, onRemoteNode } = this.#examination;
+    const { sources, onRemoteNode } = this.#examination;
     for (const { command, error } of failures) this.#add('failed-command', command, error);
     for (const node of this.#nodes ?? []) if (this.#isOfOtherCluster(node)) onRemoteNode(node);
     const agent = this.#compareTable('agent', outputs.get('ip-list'), readIPList);
@@ -109,9 +109,9 @@ class NodeExamination {
         'ip list',
         'the report has neither the output of ip list nor of bpf ipcache list',
       );
-    if (this.#nodes !== undefined && truth.kinds.nodes) this.#compareNodes(this.#nodes);
+    if (this.#nodes !== undefined && sources.kinds.nodes) this.#compareNodes(this.#nodes);
     this.#compareIdentities();
-    const services = truth.kinds.services ? this.#compareServices() : 0;
+    const services = sources.kinds.services ? this.#compareServices() : 0;
     const tables = { ...(agent === undefined ? {} : { agent }), ...(map === undefined ? {} : { map }) };
     const undecidable = this.#undecidable;
     return { name: this.#name, report: path, tables, services, undecidable, failures: failures.length };
@@ -125,17 +125,17 @@ class NodeExamination {
   /** Returns the name of a node whose list does not name it: by the agent's pod, the host name, or the path. */
   #guessName(): string {
     const { pod, outputs, path } = this.#dump;
-    const { truth, agents } = this.#examination;
+    const { sources, agents } = this.#examination;
     const byPod = pod === undefined ? undefined : agents.get(pod);
     const host = outputs.get('hostname')?.trim() ?? '';
-    const known = truth.nodes.has(`${truth.clusterName}/${host}`) ? host : undefined;
+    const known = sources.nodes.has(`${sources.clusterName}/${host}`) ? host : undefined;
     const byPath = path.slice(path.lastIndexOf('/') + 1) || 'the node';
     return byPod ?? known ?? pod ?? (host || byPath);
   }
 
   #isOfOtherCluster({ cluster }: ListedNode): boolean {
-    const { truth } = this.#examination;
-    return cluster !== '' && cluster !== truth.clusterName;
+    const { sources } = this.#examination;
+    return cluster !== '' && cluster !== sources.clusterName;
   }
 
   /**
@@ -150,11 +150,11 @@ class NodeExamination {
     isForDisagreements = true,
   ): TableCounts | undefined {
     if (output === undefined) return undefined;
-    const { truth } = this.#examination;
+    const { sources } = this.#examination;
     const disagreements = isForDisagreements ? this.#examination.disagreements : undefined;
     const command = table === 'agent' ? 'ip list' : 'bpf ipcache list';
     const counts: Partial<Record<Difference['kind'] | 'younger', number>> = {};
-    const comparison = new TableComparison(truth, this.#owner, (difference) => {
+    const comparison = new TableComparison(sources, this.#owner, (difference) => {
       const isYounger = this.#isYoungerThanSources(difference.prefix);
       const kind = isYounger ? 'younger' : difference.kind;
       counts[kind] = (counts[kind] ?? 0) + 1;
@@ -177,9 +177,9 @@ class NodeExamination {
 
   /** Adds an entry that the sources cannot confirm, so that only other nodes can contradict it. */
   #addForDisagreements(table: TableName, { prefix, identity, hostIP }: TableEntry, verdict: Verdict): void {
-    const { truth, disagreements } = this.#examination;
+    const { sources, disagreements } = this.#examination;
     const isOtherCluster = verdict === 'other-cluster';
-    const isUnknownEndpoint = verdict === 'own-endpoint' && !truth.kinds.endpoints;
+    const isUnknownEndpoint = verdict === 'own-endpoint' && !sources.kinds.endpoints;
     if (!isOtherCluster && !isUnknownEndpoint && verdict !== 'unfinished') return;
     // The map has no host for some prefixes.
     const host = isOtherCluster && table === 'agent' && hostIP !== undefined ? ` at host ${hostIP}` : '';
@@ -214,16 +214,16 @@ class NodeExamination {
     };
   }
 
-  #addDifference(table: TableName, { kind, prefix, actual, truth }: Difference): void {
+  #addDifference(table: TableName, { kind, prefix, actual, known }: Difference): void {
     const { findings } = this.#examination;
     const actualText = actual === undefined ? '' : this.#valueText(actual);
     const source =
-      truth === undefined ? '' : `${this.#valueText(truth)}${truth.name === '' ? '' : ` of ${truth.name}`}`;
+      known === undefined ? '' : `${this.#valueText(known)}${known.name === '' ? '' : ` of ${known.name}`}`;
     const texts: Readonly<Record<Difference['kind'], string>> = {
       identity: `${actualText}; the sources have ${source}`,
       stale: `${actualText}; no source has it`,
       missing: `the sources have ${source}`,
-      host: `host ${actual?.hostIP ?? 'none'}; the sources have ${truth?.hostIP ?? 'none'} of ${truth?.name ?? ''}`,
+      host: `host ${actual?.hostIP ?? 'none'}; the sources have ${known?.hostIP ?? 'none'} of ${known?.name ?? ''}`,
       duplicate: `twice; one has ${actualText}`,
     };
     // Only the text of `host` contains a host, because the map has no host for some prefixes. All other differences
@@ -239,25 +239,27 @@ class NodeExamination {
   }
 
   #valueText({ identity }: PrefixValue): string {
-    const { truth } = this.#examination;
+    const { sources } = this.#examination;
     const reserved = reservedIdentityName(identity);
     if (reserved !== undefined) return `identity ${identity} (${reserved})`;
     if (identity < MINIMAL_ALLOCATED_IDENTITY) return `identity ${identity}`;
-    const labels = (truth.labelsOf(identity) ?? []).map(labelText).filter((label) => !label.includes(':io.'));
+    const labels = (sources.labelsOf(identity) ?? [])
+      .map(labelText)
+      .filter((label) => !label.includes(':io.'));
     const shown = labels.slice(0, MAX_SHOWN).join(' ');
     return shown === '' ? `identity ${identity}` : `identity ${identity} (${shown})`;
   }
 
   #compareNodes(nodes: readonly ListedNode[]): void {
-    for (const { kind, node, actual, truth } of compareNodes(this.#examination.truth, nodes)) {
+    for (const { kind, node, actual, known } of compareNodes(this.#examination.sources, nodes)) {
       if (kind === 'undecidable') {
         this.#undecidable++;
         continue;
       }
       const texts = {
-        missing: `the agent does not know it; the sources have ${truth.join(' ')}`,
+        missing: `the agent does not know it; the sources have ${known.join(' ')}`,
         stale: `${actual.join(' ')}; no source has it`,
-        address: `${actual.join(' ')}; the sources have ${truth.join(' ')}`,
+        address: `${actual.join(' ')}; the sources have ${known.join(' ')}`,
       };
       this.#add(`node-${kind}`, node, texts[kind]);
     }
@@ -266,9 +268,9 @@ class NodeExamination {
   #compareIdentities(): void {
     const output = this.#dump.outputs.get('identity-list');
     if (output === undefined) return;
-    const { truth } = this.#examination;
+    const { sources } = this.#examination;
     for (const [identity, labels] of readIdentityList(output, this.#context('identity list'))) {
-      const known = identity < MINIMAL_ALLOCATED_IDENTITY ? undefined : truth.labelsOf(identity);
+      const known = identity < MINIMAL_ALLOCATED_IDENTITY ? undefined : sources.labelsOf(identity);
       if (known === undefined || labels.length === 0) continue;
       const expected = known.map(labelText);
       const surplus = labels.filter((label) => !expected.includes(label)).sort();
@@ -283,10 +285,10 @@ class NodeExamination {
 
   #compareServices(): number {
     const output = this.#dump.outputs.get('service-list');
-    const { truth } = this.#examination;
+    const { sources } = this.#examination;
     const listed = output === undefined ? undefined : readServiceList(output, this.#context('service list'));
     if (listed === undefined) return 0;
-    for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, listed)) {
+    for (const { kind, frontend, service, lacking, surplus } of compareServices(sources, listed)) {
       if (kind === 'undecidable') {
         this.#undecidable++;
         continue;

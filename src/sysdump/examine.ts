@@ -2,7 +2,7 @@ import { type Rejection, RejectionLog, type RejectionStatus } from '../base/reje
 import { counted, listText } from '../base/show-value.ts';
 import { outputKind } from '../ciliumdump/command-output.ts';
 import { type NodePods, overlappingPods } from '../ciliumdump/compare-nodes.ts';
-import type { Truth } from '../ciliumdump/truth.ts';
+import type { SourceState } from '../ciliumdump/source-state.ts';
 import { CLUSTER_TYPES, typeMeta } from '../k8s/memory/resource-types.ts';
 import { clusterIDOf, MINIMAL_ALLOCATED_IDENTITY } from '../model/numeric-identity.ts';
 import { isObject } from '../net/fields.ts';
@@ -24,7 +24,7 @@ import { type Examination, examineNode, type NodeResult } from './examine-node.t
 import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
 import { commandFile, NodeDump } from './node-dump.ts';
 import { isConfigFile, kindOfFile, objectsOf } from './object-files.ts';
-import { PLURALS, TruthBuilder } from './truth-builder.ts';
+import { PLURALS, SourceStateBuilder } from './source-state-builder.ts';
 
 /** The result of {@link examineSysdump}, as plain data. */
 export interface SysdumpReport {
@@ -164,20 +164,20 @@ class Sysdump {
 
   async examine(): Promise<SysdumpReport> {
     const survey = await this.#survey();
-    const builder = new TruthBuilder({
+    const builder = new SourceStateBuilder({
       ...survey.cluster,
       endpoints: survey.endpoints,
       serviceEndpoints: survey.serviceEndpoints,
       onReject: this.#onReject,
     });
     const listedAt = await this.#readObjects(builder);
-    const truth = await builder.finish();
-    this.#noteMissing(truth);
-    this.#examineSources(truth, builder);
+    const sources = await builder.finish();
+    this.#noteMissing(sources);
+    this.#examineSources(sources, builder);
     const disagreements = new Disagreements();
     const remotePods = new Map<string, NodePods>();
     const nodes = await this.#examineNodes({
-      truth,
+      sources,
       agents: builder.agents,
       createdAt: (prefix) => builder.createdAt(prefix),
       completeUntil: listedAt === undefined ? undefined : listedAt - YOUNG_MS,
@@ -191,10 +191,10 @@ class Sysdump {
     });
     if (nodes.length === 0 && builder.counts.size === 0) throw this.#nothingRead();
     this.#addDisagreements(disagreements);
-    this.#addOverlaps(truth, remotePods.values());
+    this.#addOverlaps(sources, remotePods.values());
     for (const [name, { message }] of this.#broken)
       this.#findings.add({ kind: 'unreadable', subject: name, text: withoutPath(message, `${name}: `) });
-    return this.#report(truth, builder, survey.endpoints, nodes);
+    return this.#report(sources, builder, survey.endpoints, nodes);
   }
 
   #entries(): AsyncGenerator<ArchiveEntry, void, void> {
@@ -258,7 +258,7 @@ class Sysdump {
   }
 
   /** Reads all objects. Returns the wall time at which the first list was written; undefined if unknown. */
-  async #readObjects(builder: TruthBuilder): Promise<number | undefined> {
+  async #readObjects(builder: SourceStateBuilder): Promise<number | undefined> {
     let listedAt: number | undefined;
     for await (const entry of this.#entries()) {
       this.#options.signal?.throwIfAborted();
@@ -281,7 +281,7 @@ class Sysdump {
     return listedAt;
   }
 
-  #noteMissing({ kinds }: Truth): void {
+  #noteMissing({ kinds }: SourceState): void {
     const missing: readonly (readonly [boolean, string])[] = [
       [kinds.endpoints, 'no CiliumEndpoints: the entries of pods are compared between nodes only'],
       [kinds.nodes, 'no CiliumNodes: the addresses of nodes are not compared'],
@@ -292,7 +292,7 @@ class Sysdump {
   }
 
   /** Adds the findings about the sources themselves: addresses of several objects, and unknown identities. */
-  #examineSources(truth: Truth, builder: TruthBuilder): void {
+  #examineSources(sources: SourceState, builder: SourceStateBuilder): void {
     for (const [address, claimants] of builder.sharedAddresses()) {
       const texts = claimants
         .map(({ object, identity, hostIP }) =>
@@ -302,19 +302,19 @@ class Sysdump {
       const text = listText(texts, MAX_CLAIMANTS);
       this.#findings.add({ kind: 'claimed-twice', subject: address, text });
     }
-    if (truth.kinds.identities) this.#addUnknownIdentities(truth);
+    if (sources.kinds.identities) this.#addUnknownIdentities(sources);
   }
 
-  #addUnknownIdentities(truth: Truth): void {
+  #addUnknownIdentities(sources: SourceState): void {
     const unknown = new Map<number, { count: number; first: string }>();
-    for (const [prefix, { identity, kind, name }] of truth.prefixes) {
+    for (const [prefix, { identity, kind, name }] of sources.prefixes) {
       const isAllocated = kind === 'endpoint' && identity >= MINIMAL_ALLOCATED_IDENTITY;
-      if (!isAllocated || truth.labelsOf(identity) !== undefined) continue;
+      if (!isAllocated || sources.labelsOf(identity) !== undefined) continue;
       const known = unknown.get(identity);
       if (known === undefined) unknown.set(identity, { count: 1, first: `${prefix} of ${name}` });
       else known.count++;
     }
-    if (truth.incomplete.has('identities')) {
+    if (sources.incomplete.has('identities')) {
       if (unknown.size > 0)
         this.#notes.push(
           `not decidable: ${counted(unknown.size, 'identity', 'identities')} without a CiliumIdentity`,
@@ -323,7 +323,7 @@ class Sysdump {
     }
     for (const [identity, { count, first }] of unknown) {
       const other =
-        clusterIDOf(identity) === truth.clusterID ? '' : `, of cluster id ${clusterIDOf(identity)}`;
+        clusterIDOf(identity) === sources.clusterID ? '' : `, of cluster id ${clusterIDOf(identity)}`;
       const text = `${counted(count, 'endpoint')}, such as ${first}; no CiliumIdentity has this number${other}`;
       this.#findings.add({ kind: 'unknown-identity', subject: String(identity), text });
     }
@@ -416,8 +416,8 @@ class Sysdump {
       );
   }
 
-  #addOverlaps(truth: Truth, remotePods: Iterable<NodePods>): void {
-    const localPods = Array.from(truth.nodes, ([node, { podCIDRs }]) =>
+  #addOverlaps(sources: SourceState, remotePods: Iterable<NodePods>): void {
+    const localPods = Array.from(sources.nodes, ([node, { podCIDRs }]) =>
       podCIDRs.map((podCIDR) => ({ node, podCIDR })),
     );
     for (const [a, b] of overlappingPods([...localPods.flat(), ...remotePods])) {
@@ -427,13 +427,13 @@ class Sysdump {
   }
 
   #report(
-    truth: Truth,
-    builder: TruthBuilder,
+    sources: SourceState,
+    builder: SourceStateBuilder,
     endpoints: SysdumpReport['endpoints'],
     nodes: readonly NodeResult[],
   ): SysdumpReport {
     const reported = new Set(nodes.map(({ name }) => name));
-    const { clusterName: name, clusterID: id } = truth;
+    const { clusterName: name, clusterID: id } = sources;
     const present = FINDING_KINDS.filter((kind) => this.#findings.count(kind) > 0);
     return {
       archive: this.#path,
@@ -441,7 +441,7 @@ class Sysdump {
       endpoints,
       objects: Object.fromEntries([...builder.counts].sort()),
       nodes,
-      withoutReport: [...truth.nodes.values()]
+      withoutReport: [...sources.nodes.values()]
         .flatMap((node) => (reported.has(node.name) ? [] : node.name))
         .sort(),
       counts: Object.fromEntries(present.map((kind) => [kind, this.#findings.count(kind)])),

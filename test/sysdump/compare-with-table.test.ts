@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Ask } from '../../src/api/api-client.ts';
 import { compareWithTable, type TableOperand } from '../../src/sysdump/compare-with-table.ts';
-import { TruthBuilder } from '../../src/sysdump/truth-builder.ts';
+import { SourceStateBuilder } from '../../src/sysdump/source-state-builder.ts';
 
 const NODES = [
   { cluster: 'atlantic', name: 'a', clusterID: 1, addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }] },
@@ -202,7 +202,7 @@ describe('dpcache diff unix:SOCKET TABLE', () => {
     const report = await compareWithTable(withEdge, fileOf(JSON.stringify(SERVICE_LIST)), { signal });
     expect(report.json).toMatchObject({ differences: [] });
 
-    const builder = new TruthBuilder({
+    const builder = new SourceStateBuilder({
       ...{ clusterName: 'atlantic', clusterID: 1, onReject: ({ message }) => expect.fail(message) },
       ...{ endpoints: 'ciliumendpoints', serviceEndpoints: 'endpointslices' },
     });

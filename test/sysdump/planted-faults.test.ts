@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { examineSysdump, type SysdumpReport } from '../../src/sysdump/examine.ts';
 import { reportLines } from '../../src/sysdump/report-text.ts';
-import { TruthBuilder } from '../../src/sysdump/truth-builder.ts';
+import { SourceStateBuilder } from '../../src/sysdump/source-state-builder.ts';
 import { tarGzOf, tarOf, type WrittenFile, writeFolder, zipOf } from './support/archive-writer.ts';
 import {
   BOTH,
@@ -355,7 +355,7 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
   });
 
   it('names each object of a shared address once (regression: again for each further file with the object)', async () => {
-    const builder = new TruthBuilder({
+    const builder = new SourceStateBuilder({
       ...{ clusterName: 'atlantic', clusterID: 1, onReject: ({ message }) => expect.fail(message) },
       ...{ endpoints: 'ciliumendpoints', serviceEndpoints: 'endpointslices' },
     });

@@ -48,7 +48,7 @@ export type SourceKind = 'endpoints' | 'nodes' | 'services' | 'backends' | 'iden
  * The content of the sources, in a form that can be compared with the tables of a node. "Sources" are Kubernetes
  * objects, or another agent.
  */
-export interface Truth {
+export interface SourceState {
   readonly clusterName: string;
   readonly clusterID: number;
   /** True if the sources contain all clusters of the mesh. If false, entries of other clusters are not compared. */

@@ -8,8 +8,8 @@ import type {
   KnownPrefix,
   PrefixValue,
   SourceKind,
-  Truth,
-} from '../ciliumdump/truth.ts';
+  SourceState,
+} from '../ciliumdump/source-state.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import { serviceEndpoints as endpointKinds, services as serviceKind } from '../k8s/feed/kinds.ts';
 import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
@@ -43,7 +43,7 @@ export interface Claimant extends PrefixValue {
   readonly object: string;
 }
 
-export interface TruthOptions {
+export interface SourceStateOptions {
   readonly clusterName: string;
   readonly clusterID: number;
   /** The kind that has the identities of pods. */
@@ -68,9 +68,9 @@ interface ObjectList {
   batch: KubernetesObject[];
 }
 
-/** Feeds the engines with the objects of an archive and returns their state as {@link Truth}. */
-export class TruthBuilder {
-  readonly #options: TruthOptions;
+/** Feeds the engines with the objects of an archive and returns their state as {@link SourceState}. */
+export class SourceStateBuilder {
+  readonly #options: SourceStateOptions;
   readonly #ipcache: IPCache;
   readonly #services: ServiceCache;
   readonly #nodes: NodeManager;
@@ -87,7 +87,7 @@ export class TruthBuilder {
   readonly counts: Map<string, number> = new Map();
   readonly #incomplete = new Set<SourceKind>();
 
-  constructor(options: TruthOptions) {
+  constructor(options: SourceStateOptions) {
     const { clusterName, clusterID, endpoints, serviceEndpoints, onReject } = options;
     const clock = systemClock;
     this.#options = options;
@@ -163,7 +163,7 @@ export class TruthBuilder {
   }
 
   /** Ends the input and returns the state. May be called once. */
-  async finish(): Promise<Truth> {
+  async finish(): Promise<SourceState> {
     for (const list of this.#lists.values()) {
       applyBatch(list);
       list.sink.onListed();
@@ -178,7 +178,7 @@ export class TruthBuilder {
       identities: hasAny('ciliumidentities'),
     };
     const nodes = this.#knownNodes();
-    const truth: Truth = {
+    const sources: SourceState = {
       clusterName,
       clusterID,
       hasAllClusters: false,
@@ -191,7 +191,7 @@ export class TruthBuilder {
     };
     await this.#feed.stop();
     this.#nodes.close();
-    return truth;
+    return sources;
   }
 
   #prefixes(nodes: ReadonlyMap<string, KnownNode>): ReadonlyMap<string, KnownPrefix> {
