@@ -1,4 +1,4 @@
-import { type Backoff, backoffDelay } from '../../base/backoff.ts';
+import type { Backoff } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { WorkQueue } from '../../base/work-queue.ts';
@@ -76,9 +76,8 @@ const CHUNK = 256;
 /** Number of turns for pending writes between two reads, if the last read did not take more. */
 const WRITE_TURNS = 16;
 const SHOWN_FAILURES = 16;
-const BACKOFF: Backoff = { baseMs: 200, capMs: 30_000 };
-/** Minimum delay of a retry, because jitter alone could retry immediately. */
-const MIN_RETRY_MS = 100;
+/** With a minimum, because jitter alone could retry immediately. */
+const BACKOFF: Backoff = { minMs: 100, baseMs: 200, capMs: 30_000 };
 /** Rank of items not confirmed by a change, of foreign items, and of those whose delete failed. */
 const NEVER_EVICTED = Number.MAX_SAFE_INTEGER;
 /** Errors of a full LPM trie or hash map. */
@@ -110,9 +109,9 @@ export class KeptTable<Item> implements Disposable {
   readonly #actual = new KeyQueue('lowest');
   /** Items without room, the strongest first. */
   readonly #noRoom = new KeyQueue('highest');
-  /** The keys whose last write or delete failed. Each is retried until one succeeds or none is needed. */
-  readonly #failing = new Map<string, { readonly error: SyscallError; readonly attempts: number }>();
-  /** The failing keys that wait for their next attempt. */
+  /** The keys whose last write or delete failed, and its error. Each is retried until one succeeds or none is needed. */
+  readonly #failing = new Map<string, SyscallError>();
+  /** The failing keys that wait for their next attempt, and the number of attempts of each failing key. */
   readonly #retries: WorkQueue<string>;
   /** Initially found items not confirmed by a change yet. */
   #foundItems = new Map<string, Item>();
@@ -136,7 +135,7 @@ export class KeptTable<Item> implements Disposable {
     this.#desired = desired;
     this.#context = context;
     const { clock, random, nextTurn, whenDeletesAllowed: whenAllowed } = context;
-    this.#retries = new WorkQueue({ clock, random, onDue: () => this.#markRetries() });
+    this.#retries = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#markRetries() });
     const allow = (keys: Iterable<string>): void => this.#queueDeletes(keys);
     if (whenAllowed !== undefined)
       this.#waiting = new WaitingDeletes({ clock, nextTurn, whenAllowed, allow });
@@ -295,6 +294,7 @@ export class KeptTable<Item> implements Disposable {
   [Symbol.dispose](): void {
     this.#state = 'closed';
     this.#waiting?.[Symbol.dispose]();
+    this.#failing.clear();
     this.#retries.clear();
     this.#resolveWritten();
   }
@@ -471,9 +471,8 @@ export class KeptTable<Item> implements Disposable {
   }
 
   #recordFailure(key: string, error: SyscallError): void {
-    const attempts = (this.#failing.get(key)?.attempts ?? 0) + 1;
-    this.#failing.set(key, { error, attempts });
-    this.#retries.addAfter(key, MIN_RETRY_MS + backoffDelay(attempts, BACKOFF, this.#context.random));
+    this.#failing.set(key, error);
+    this.#retries.retry(key);
     this.#noRoom.delete(key);
   }
 
@@ -490,8 +489,8 @@ export class KeptTable<Item> implements Disposable {
 
   #shownFailures(): readonly FailingKey[] {
     const shown: FailingKey[] = [];
-    for (const [key, { error, attempts }] of this.#failing)
-      if (shown.push({ key, reason: error.message, attempts }) === SHOWN_FAILURES) break;
+    for (const [key, { message: reason }] of this.#failing)
+      if (shown.push({ key, reason, attempts: this.#retries.failures(key) }) === SHOWN_FAILURES) break;
     return shown;
   }
 

@@ -46,12 +46,12 @@ export interface ListAndWatchOptions extends WatchOptions, Runtime {
   readonly limits?: Partial<WatchLimits> | undefined;
 }
 
-const BACKOFF = { baseMs: 50, capMs: 5000 };
+const BACKOFF = { minMs: 25, baseMs: 50, capMs: 5000 };
 const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
 // A stream that ends before this time and without an event does not end an outage: a proxy may end every stream early.
 const STABLE_MS = RECENT_OUTAGE_CAP_MS;
 // Backoff while a right is missing. Slow, because only an administrator can grant the right.
-const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
+const FORBIDDEN_BACKOFF = { minMs: 2500, baseMs: 5000, capMs: 60_000 };
 // Interval at which a watch checks its rights, because a server does not end the streams of a user whose rights were
 // revoked. When another call of the client was refused, the watch checks earlier, but at most once a minute.
 const RIGHTS_MS = 10 * 60_000;
@@ -296,7 +296,7 @@ export class ListAndWatch implements Watch {
     const { clock, random, reconnects } = this.#options;
     const outageBackoff = isRecentOutage(outage.since, clock) ? RECENT_BACKOFF : BACKOFF;
     const backoff = code === 'forbidden' ? FORBIDDEN_BACKOFF : outageBackoff;
-    const delayMs = backoff.baseMs / 2 + backoffDelay(outage.failures, backoff, random);
+    const delayMs = backoffDelay(outage.failures, backoff, random);
     const { signal } = this.#ended;
     const isReachable = !UNREACHABLE.has(code);
     if (isReachable) reconnects?.wakeAll();
