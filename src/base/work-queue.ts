@@ -31,11 +31,13 @@ export interface WorkEntry<K> extends ListLink<WorkEntry<K>> {
   state: 'delayed' | 'due' | 'working';
   /**
    * When the delay ends, by {@link Clock.now}, in whole milliseconds. Of a key that is worked on: when it is due again;
-   * infinity if it was not added since the work began.
+   * {@link NOT_ADDED} if it was not added since the work began.
    */
   dueAt: number;
 }
 
+/** Not infinity, which V8 would store in an object of its own for each key. */
+const NOT_ADDED = -1;
 const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 /** Maximum number of keys whose delays end in a turn of the event loop. */
 const MAX_DUE = 256;
@@ -100,7 +102,7 @@ export class WorkQueue<K> {
   add(key: K): void {
     const known = this.#entries.get(key);
     if (known === undefined) this.#makeDue(this.#createEntry(key));
-    else if (known.state === 'working') known.dueAt = Number.NEGATIVE_INFINITY;
+    else if (known.state === 'working') known.dueAt = 0;
     else if (known.state === 'delayed') {
       this.#undelay(known);
       this.#makeDue(known);
@@ -112,7 +114,8 @@ export class WorkQueue<K> {
     const at = Math.ceil(this.#options.clock.now() + delayMs);
     const known = this.#entries.get(key);
     if (known === undefined) this.#delay(this.#createEntry(key), at);
-    else if (known.state === 'working') known.dueAt = Math.min(known.dueAt, at);
+    else if (known.state === 'working')
+      known.dueAt = known.dueAt === NOT_ADDED ? at : Math.min(known.dueAt, at);
     else if (known.state === 'delayed' && at < known.dueAt) {
       this.#undelay(known);
       this.#delay(known, at);
@@ -154,7 +157,7 @@ export class WorkQueue<K> {
     this.#due.remove(first);
     this.#inWork.append(first);
     first.state = 'working';
-    first.dueAt = Number.POSITIVE_INFINITY;
+    first.dueAt = NOT_ADDED;
     this.#working++;
     return first.key;
   }
@@ -169,10 +172,10 @@ export class WorkQueue<K> {
     this.#inWork.remove(entry);
     this.#working--;
     const { dueAt } = entry;
-    if (dueAt === Number.POSITIVE_INFINITY) this.#deleteEntry(key);
+    if (dueAt === NOT_ADDED) this.#deleteEntry(key);
     else if (dueAt > this.#options.clock.now()) this.#delay(entry, dueAt);
     else this.#makeDue(entry);
-    return dueAt === Number.POSITIVE_INFINITY;
+    return dueAt === NOT_ADDED;
   }
 
   /** Removes a key and its failures. If it is worked on, `done` does not queue it again. */
@@ -181,7 +184,7 @@ export class WorkQueue<K> {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
     if (entry.state === 'working') {
-      entry.dueAt = Number.POSITIVE_INFINITY;
+      entry.dueAt = NOT_ADDED;
       return;
     }
     if (entry.state === 'delayed') this.#undelay(entry);
@@ -203,7 +206,7 @@ export class WorkQueue<K> {
     this.#setTimer();
     this.#failures.clear();
     for (const entry of this.#inWork) {
-      entry.dueAt = Number.POSITIVE_INFINITY;
+      entry.dueAt = NOT_ADDED;
       this.#entries.set(entry.key, entry);
     }
   }
