@@ -10,8 +10,8 @@ import { Checkpointer } from '../restore/checkpointer.ts';
 import { Restoration, type RestoreOutcome } from '../restore/restoration.ts';
 import type { AgentParts } from './agent.ts';
 import { importedState, readCiliumState } from './cilium-state.ts';
+import { FolderLock } from './folder-lock.ts';
 import { StateFiles } from './state-files.ts';
-import { StateLock } from './state-lock.ts';
 
 export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 'log' | 'onReject'> {
   /** The folder of `--state-dir`. */
@@ -44,12 +44,12 @@ export class StateKeeper {
   readonly restoration: Restoration;
   readonly #options: StateKeeperOptions;
   readonly #checkpointer: Checkpointer;
-  readonly #lock: StateLock;
+  readonly #lock: FolderLock;
 
   constructor(options: StateKeeperOptions) {
     const { path, clusterName, engines, clock, gate, log, onReject } = options;
     this.#options = options;
-    this.#lock = new StateLock(path, log);
+    this.#lock = new FolderLock('--state-dir', path, log);
     const folder = new StateFiles(resolve(path));
     this.restoration = new Restoration({ ...engines, folder, clusterName, gate, onReject });
     this.#checkpointer = new Checkpointer({

@@ -5,6 +5,7 @@ import { version } from '../process/version.ts';
 import { Tape } from '../tape/tape.ts';
 import type { TapedKubernetes } from '../tape/tape-settings.ts';
 import type { AgentEngines, AgentParts } from './agent.ts';
+import { FolderLock } from './folder-lock.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
 import { StateFiles } from './state-files.ts';
 
@@ -23,6 +24,7 @@ function tapedSettings(options: KubernetesOptions): TapedKubernetes {
 /** Writes the tape of an agent. */
 export class TapeKeeper {
   readonly tape: Tape;
+  readonly #lock: FolderLock;
   readonly #options: NonNullable<AgentOptions['tape']>;
 
   constructor(agent: AgentOptions, options: NonNullable<AgentOptions['tape']>, context: TapeKeeperContext) {
@@ -32,6 +34,7 @@ export class TapeKeeper {
     const { clock, log, gate, labelsOf } = context;
     const { ipcache } = context.engines;
     this.#options = options;
+    this.#lock = new FolderLock('--tape', path, log);
     this.tape = new Tape({
       folder: new StateFiles(path),
       maxBytes,
@@ -59,9 +62,22 @@ export class TapeKeeper {
     });
   }
 
-  /** Returns the step which begins the tape, and closes it as the last step of the stop. */
+  /**
+   * Returns the step which begins the tape, and closes it as the last step of the stop. The start fails with
+   * `InputError` if another process writes to the folder, because a replay could not tell their files apart.
+   */
   step(): Step {
-    return { name: 'tape', start: () => this.tape.start(), stop: () => this.tape.stop() };
+    return {
+      name: 'tape',
+      start: async () => {
+        await this.#lock.acquire();
+        this.tape.start();
+      },
+      stop: async () => {
+        await this.tape.stop();
+        await this.#lock.release();
+      },
+    };
   }
 
   status(): TapeDocument {

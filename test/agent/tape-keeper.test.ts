@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs';
 import { expect, it, vi } from 'vitest';
 import { TapeKeeper } from '../../src/agent/tape-keeper.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
@@ -9,6 +10,7 @@ import * as tape from '../../src/tape/tape.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { NO_INPUTS } from './support/agent-under-test.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
 
 it('a tape has the parts of the agent, reports its failures, and its status names its folder', () => {
   const made = spyOnConstructor(tape, 'Tape');
@@ -68,4 +70,25 @@ it('the last step of the stop closes the tape', async () => {
   const stop = vi.spyOn(keeper.tape, 'stop').mockResolvedValue();
   await step.stop?.();
   expect([step.name, stop.mock.calls.length]).toEqual(['tape', 1]);
+});
+
+it('a folder to which an agent writes a tape rejects a second agent (regression: a tape of two agents)', async () => {
+  const path = temporaryFolder({});
+  const clock = new ManualClock();
+  const gate = new TurnGate({ clock, nextTurn: setImmediate });
+  const log = createLog('error', 'text', { write: () => true });
+  const context = { clock, gate, engines: { ipcache: new IPCache() }, log, labelsOf: () => undefined };
+  const [first, second] = [1, 2].map(() =>
+    new TapeKeeper(NO_INPUTS, { path, maxBytes: 1 << 20 }, context).step(),
+  );
+  const signals = { signal: new AbortController().signal, progress: () => {} };
+  await first?.start(signals);
+  const used = `--tape ${path}: in use by the process with pid ${process.pid}: stop it, or set another folder`;
+  await expect(second?.start(signals)).rejects.toThrow(used);
+  await second?.stop?.();
+  expect(readdirSync(path)).toEqual(['lock', 'tape-000001.jsonl.gz']);
+  await first?.stop?.();
+  await second?.start(signals);
+  await second?.stop?.();
+  expect(readdirSync(path)).toEqual(['tape-000001.jsonl.gz', 'tape-000002.jsonl.gz']);
 });

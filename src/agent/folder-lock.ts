@@ -6,16 +6,19 @@ import { InputError } from '../process/input-error.ts';
 import type { Logger } from '../process/log.ts';
 
 /**
- * Exclusive use of a state folder by one process of this machine. The lock is a unix socket in the folder on which the
+ * Exclusive use of a folder by one process of this machine. The lock is a unix socket in the folder on which the
  * process listens. The kernel closes it with the process, so no lock outlives its holder. It also works between
  * containers, where several processes have the same pid.
  */
-export class StateLock {
+export class FolderLock {
+  /** The setting with the folder, such as `--state-dir /var/lib/dpcache`. */
+  readonly #option: string;
   readonly #path: string;
   readonly #log: Logger;
   #server: Server | undefined;
 
-  constructor(path: string, log: Logger) {
+  constructor(option: '--state-dir' | '--tape', path: string, log: Logger) {
+    this.#option = `${option} ${path}`;
     this.#path = path;
     this.#log = log;
   }
@@ -31,11 +34,10 @@ export class StateLock {
       await listenOnSocket(server, join(this.#path, 'lock'));
     } catch (error) {
       server.close();
-      const option = `--state-dir ${this.#path}`;
       if (error instanceof SocketInUseError)
-        throw new InputError(`${option}: in use by ${error.holder}: stop it, or set another folder`);
+        throw new InputError(`${this.#option}: in use by ${error.holder}: stop it, or set another folder`);
       this.#log.warn(
-        `${option}: cannot lock the folder: ${messageOf(error)}; do not start another agent with it`,
+        `${this.#option}: cannot lock the folder: ${messageOf(error)}; do not start another agent with it`,
       );
       return;
     }
