@@ -31,6 +31,7 @@ async function encoded<T>(service: EtcdService, method: string, payload: object)
 export class EtcdEndpoint {
   readonly address: string;
   readonly #auth: EtcdConfig['auth'];
+  readonly #hasCertificate: boolean;
   readonly #connection: EtcdConnection;
   /** The metadata of every call, with the token. Pending while the token is being fetched. */
   #metadata: Promise<Metadata> | undefined;
@@ -44,6 +45,7 @@ export class EtcdEndpoint {
   constructor(config: EtcdConfig, address: string, ip?: string) {
     this.address = address;
     this.#auth = config.auth;
+    this.#hasCertificate = config.tls?.certificate !== undefined;
     this.#connection = new EtcdConnection(config, address, ip);
   }
 
@@ -118,6 +120,8 @@ export class EtcdEndpoint {
   reportedError(error: KvstoreError, startedAt: number = Number.NEGATIVE_INFINITY): KvstoreError {
     if (error.code !== 'invalid-token' && error.code !== 'forbidden') return error;
     if (this.#auth === undefined) {
+      // etcd authenticates the client by its certificate.
+      if (this.#hasCertificate && error.code === 'forbidden') return error;
       const message = `${error.message}: the configuration has no user; set username and password`;
       return new KvstoreError('forbidden', message, { cause: error });
     }

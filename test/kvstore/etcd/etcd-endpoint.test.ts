@@ -48,6 +48,17 @@ it.each(CODES)(
   },
 );
 
+it('a client with a certificate is not asked for a user name if it lacks a right (regression)', () => {
+  const tls = { certificate: Buffer.from('certificate'), key: Buffer.from('key') };
+  const error = new KvstoreError('forbidden', 'permission denied');
+  const endpoint = new EtcdEndpoint({ endpoints: [ADDRESS], tls }, ADDRESS);
+  open.push(endpoint);
+  expect(endpoint.reportedError(error)).toBe(error);
+  expect(endpoint.reportedError(new KvstoreError('invalid-token', 'user name is empty')).message).toBe(
+    'user name is empty: the configuration has no user; set username and password',
+  );
+});
+
 it.each(CODES)(
   'the failure %s of a watch means an invalid token unless the token was fetched after its start',
   (code) => {
