@@ -89,7 +89,7 @@ function* stepProblem(
 }
 
 function* clusterProblem(cluster: ClusterDocument, now: number): Generator<ReportedProblem, void, void> {
-  const { name, ready, connected, knownAt, servicesExpired, heartbeat } = cluster;
+  const { name, state, ready, connected, knownAt, servicesExpired, heartbeat } = cluster;
   const subject = `cluster ${name}`;
   if (ready) {
     if (heartbeat !== 'stale') return;
@@ -99,7 +99,8 @@ function* clusterProblem(cluster: ClusterDocument, now: number): Generator<Repor
     return;
   }
   const { text, since, remedy } = incompleteProblem(cluster, now);
-  const isServed = servicesExpired !== true && (connected || knownAt !== undefined);
+  const isFollowed = connected && state !== 'failed';
+  const isServed = servicesExpired !== true && (isFollowed || knownAt !== undefined);
   const without = servicesExpired === true ? ', without services, whose TTL has ended' : '';
   const served =
     knownAt === undefined ? '' : ` The state of ${sinceText(now, knownAt)} ago is served${without}.`;
@@ -118,20 +119,26 @@ function incompleteProblem(
   { name, local, state, connected, connectionChangedAt, knownAt, missing, lastFailure }: ClusterDocument,
   now: number,
 ): Pick<HealthProblem, 'text' | 'since' | 'remedy'> {
-  if (!connected)
+  const reason = lastFailure === undefined ? '' : `: ${lastFailure}`;
+  const troubleshoot = `Run dpcache clustermesh troubleshoot${local ? '' : ` ${name}`}.`;
+  // In state `watching`, the kvstore answers some readers, but for example refuses another one the right to read.
+  if (!connected && state !== 'watching')
     return {
-      text: `Kvstore unreachable for ${sinceText(now, connectionChangedAt)}${lastFailure === undefined ? '' : `: ${lastFailure}`}.`,
+      text: `Kvstore unreachable for ${sinceText(now, connectionChangedAt)}${reason}.`,
       since: connectionChangedAt,
-      remedy: `Run dpcache clustermesh troubleshoot${local ? '' : ` ${name}`}.`,
+      remedy: troubleshoot,
     };
   if (state === 'no-configuration')
     return {
-      text: 'Its kvstore contains no configuration of the cluster.',
+      // The last failure of a remote cluster names the other configurations in its kvstore.
+      text: `${local || reason === '' ? 'Its kvstore contains no configuration of the cluster' : `Not followed${reason}`}.`,
       since: knownAt,
       remedy: `Check that the cluster is named ${name}, and that its operator or clustermesh-apiserver runs.`,
     };
   const lacks = missing.length === 0 ? '' : `: ${missing.join(', ')} missing`;
-  return { text: `Not complete${lacks}.`, since: knownAt };
+  // A cluster that is being read may have a failure that is resolved.
+  if (connected && state !== 'failed') return { text: `Not complete${lacks}.`, since: knownAt };
+  return { text: `Not complete${lacks}${reason}.`, since: knownAt, remedy: troubleshoot };
 }
 
 function* checkpointProblems(

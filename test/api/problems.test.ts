@@ -162,6 +162,53 @@ describe('the problems of a status', () => {
       },
     ],
     [
+      'a cluster with an id of another cluster (regression: no reason and no remedy, only a warning)',
+      {
+        clusters: [
+          cluster('baltic', {
+            connected: true,
+            state: 'failed',
+            missing: ['nodes'],
+            lastFailure: 'cluster baltic has id 1',
+          }),
+        ],
+      },
+      {
+        severity: 'error',
+        text: 'Not complete: nodes missing: cluster baltic has id 1.',
+        remedy: 'Run dpcache clustermesh troubleshoot baltic.',
+      },
+    ],
+    [
+      'a kvstore with the configuration of another cluster (regression: only the missing one was named)',
+      {
+        clusters: [cluster('baltic', { connected: true, state: 'no-configuration', lastFailure: 'only b' })],
+      },
+      { text: 'Not followed: only b.' },
+    ],
+    [
+      'a kvstore that refuses the right to read one resource (regression: "unreachable")',
+      {
+        clusters: [
+          cluster('baltic', { state: 'watching', missing: ['ip'], lastFailure: 'permission denied' }),
+        ],
+      },
+      {
+        severity: 'error',
+        text: 'Not complete: ip missing: permission denied.',
+        remedy: 'Run dpcache clustermesh troubleshoot baltic.',
+      },
+    ],
+    [
+      'a cluster that is being read after a failure: the failure is resolved',
+      {
+        clusters: [
+          cluster('baltic', { connected: true, state: 'watching', missing: ['ip'], lastFailure: 'refused' }),
+        ],
+      },
+      { severity: 'warning', text: 'Not complete: ip missing.' },
+    ],
+    [
       'restored state of the local cluster',
       { checkpoint: { ...CHECKPOINT, restored: [{ cluster: '', knownAt: ago(130), ageSeconds: 130 }] } },
       {
