@@ -127,7 +127,7 @@ export class FollowedClusters {
     return {
       name,
       local: isLocal,
-      id: isLocal ? this.localID : (cluster.config?.id ?? 0),
+      id: isLocal ? this.localID : (cluster.config?.id ?? cluster.refusedID ?? 0),
       ...clusterCondition(cluster),
       failures,
       rejected: cluster.rejections.total,

@@ -17,6 +17,8 @@ export interface Answer {
   readonly lines: readonly string[];
   /** True if the requested object exists or the check has found no problem. Determines the exit status. */
   readonly succeeded: boolean;
+  /** True if the requested object does not exist. The lines are then an error message. */
+  readonly isMissing?: boolean;
   /** Keys for the output format `name`. */
   readonly names?: readonly string[];
 }
@@ -140,7 +142,7 @@ function isNotFound(error: unknown): error is AgentError {
 /** Returns the answer for an unknown object. `meant`: a similar name of a known object. */
 export function notFoundAnswer(what: string, meant?: string): Answer {
   const hint = meant === undefined ? '' : `; did you mean ${meant}?`;
-  return { json: null, lines: [printable(`${what}: not found${hint}`)], succeeded: false };
+  return { json: null, lines: [printable(`${what}: not found${hint}`)], succeeded: false, isMissing: true };
 }
 
 /**

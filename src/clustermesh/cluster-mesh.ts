@@ -149,12 +149,12 @@ export class ClusterMesh extends ClusterSet {
   #conflict(name: string, id: number): string | undefined {
     if (id === 0) return undefined;
     const { clusterID, clusterName } = this.#options;
-    if (id === clusterID) return `cluster ${name} has id ${id}, the same as this cluster (${clusterName})`;
-    for (const other of this.clusters.values()) {
-      if (other.name !== name && other.clusterID === id) {
-        return `cluster ${name} has id ${id}, the same as cluster ${other.name}`;
-      }
-    }
+    const remedy = 'give each cluster of the mesh another id';
+    if (id === clusterID)
+      return `cluster ${name} has id ${id}, the same as this cluster (${clusterName}); ${remedy}`;
+    for (const other of this.clusters.values())
+      if (other.name !== name && other.clusterID === id)
+        return `cluster ${name} has id ${id}, the same as cluster ${other.name}; ${remedy}`;
     return undefined;
   }
 }

@@ -45,6 +45,8 @@ export interface RemoteClusterStatus {
   readonly kvstore: BackendStatus | undefined;
   /** The last read configuration; undefined until it is read, and for clusters older than 1.13. */
   readonly config: ClusterConfig | undefined;
+  /** The id in a configuration with which the cluster may not be part of the mesh; undefined if it may. */
+  readonly refusedID: number | undefined;
   /** For each resource: `synced`, counters, and the progress of its watch. */
   readonly resources: ResourceStatuses;
   readonly rejections: RejectionStatus;

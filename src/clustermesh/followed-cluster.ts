@@ -130,6 +130,8 @@ export class FollowedCluster {
   #backend: KvstoreBackend | undefined;
   /** The last handshake's read of the configuration. */
   #handshake: KeyRead | undefined;
+  /** See {@link RemoteClusterStatus.refusedID}. */
+  #refusedID: number | undefined;
   /** True if all lists of the current phase are complete. */
   #isComplete = false;
   /** Resolves when all previous attempts have ended. */
@@ -207,6 +209,7 @@ export class FollowedCluster {
       ...this.#status.status(),
       kvstore: this.#backend?.status(),
       config,
+      refusedID: this.#refusedID,
       resources: this.#stores.status(),
       rejections: this.#rejections.status(),
       servicesExpired: expired,
@@ -272,8 +275,11 @@ export class FollowedCluster {
     const { objection, clock } = this.#options;
     const answer: OnAnswer = (answered) => this.#dispatch({ ...answered, attempt });
     if (effect.do === 'leave') this.#leave(effect.closeClient, answer);
-    else if (effect.do === 'validate') answer({ type: 'validated', objection: objection(effect.config) });
-    else
+    else if (effect.do === 'validate') {
+      const refusal = objection(effect.config);
+      this.#refusedID = refusal === undefined ? undefined : effect.config?.id;
+      answer({ type: 'validated', objection: refusal });
+    } else
       this.#tasks
         .run(effect.do, (signal) => this.#runEffect(effect, answer, signal))
         .then(answer, (error: unknown) => answer({ type: 'failed', reason: failureOf(error, clock) }));

@@ -253,6 +253,15 @@ describe('an invalid item is rejected with its place and field and counted, and 
     expect(status).toBe(1);
     expect(stderr).toMatch(/cluster sea has id 2, the same as cluster far/);
     expect(Object.keys(JSON.parse(stdout).ipcache)).toEqual(['10.0.0.1/32', '10.2.0.1/32']);
+    const folder = temporaryFolder({ 'mesh.jsonl': [...GOOD, ...twin].join('\n') });
+    const conflicts = await dpcache(
+      ...['clustermesh', 'conflicts', '--cluster', 'own', '--load', join(folder, 'mesh.jsonl')],
+    );
+    // Regressions: no conflict, because the id of a cluster that is not followed was unknown; a table on stderr.
+    expect(conflicts).toMatchObject({
+      status: 1,
+      stdout: expect.stringMatching(/^cluster-id +2 +far.*; sea/m),
+    });
   });
 
   it('many equal mistakes are logged in part and counted completely', async () => {

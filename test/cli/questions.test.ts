@@ -144,9 +144,9 @@ describe('dpcache ipcache', () => {
   it('explain: the node whose pod CIDR contains an unknown IP, and status 1', async () => {
     expect(await dpcache('ipcache', 'explain', '10.10.0.99', ...MESH)).toMatchObject({
       status: 1,
-      stderr:
-        'dpcache: 10.10.0.99: in pod CIDR 10.10.0.0/24 of node atlantic/atlantic-node-1\n' +
-        'dpcache: 10.10.0.99/32: no source claims it, and no prefix contains it\n',
+      stdout:
+        '10.10.0.99: in pod CIDR 10.10.0.0/24 of node atlantic/atlantic-node-1\n' +
+        '10.10.0.99/32: no source claims it, and no prefix contains it\n',
     });
   });
 

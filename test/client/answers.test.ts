@@ -566,7 +566,12 @@ describe('a node', () => {
       throw new AgentError(detail, document);
     };
     const lines = ['far/m1: not found; did you mean far/n1?'];
-    expect(await getNode('far/m1')(ask, { wide: true })).toEqual({ json: null, lines, succeeded: false });
+    expect(await getNode('far/m1')(ask, { wide: true })).toEqual({
+      json: null,
+      lines,
+      succeeded: false,
+      isMissing: true,
+    });
     expect(await getService('far/m1')(ask, { wide: true })).toMatchObject({ lines });
     expect(await explainService('far/m1')(ask, { wide: true })).toMatchObject({ lines });
   });

@@ -242,12 +242,15 @@ describe('cluster ids', () => {
     await agent.add('b', newCluster(clock, 'b', 1));
     await agent.add('c', newCluster(clock, 'c', 9));
     await settle(8);
-    expect(statusOf('b')).toMatchObject({ state: 'failed' });
-    expect(statusOf('b').lastFailure?.message).toBe('cluster b has id 1, the same as cluster a');
-    expect(statusOf('c').lastFailure?.message).toBe('cluster c has id 9, the same as this cluster (own)');
+    expect(statusOf('b')).toMatchObject({ state: 'failed', config: undefined, refusedID: 1 });
+    const remedy = 'give each cluster of the mesh another id';
+    expect(statusOf('b').lastFailure?.message).toBe(`cluster b has id 1, the same as cluster a; ${remedy}`);
+    expect(statusOf('c').lastFailure?.message).toBe(
+      `cluster c has id 9, the same as this cluster (own); ${remedy}`,
+    );
     await agent.mesh.remove('a');
     await advance(clock, 20_000);
-    expect(statusOf('b').state).toBe('ready');
+    expect(statusOf('b')).toMatchObject({ state: 'ready', refusedID: undefined });
   });
 
   it('that change cause a withdrawal of the state that was read under the old id', async () => {

@@ -110,7 +110,7 @@ export class Questioner {
     return { answer, complete: true };
   }
 
-  /** Asks a question and prints the answer: to stderr if it failed and has no document for programs. */
+  /** Asks a question and prints the answer: to stderr if the object does not exist, except as JSON or YAML. */
   printAnswer(flags: QuestionFlags, load: () => Promise<Question>): Promise<void> {
     return this.#run(async () => {
       const { stdout, stderr } = this.#io;
@@ -118,9 +118,9 @@ export class Questioner {
       const { output: format, quiet = false } = flags;
       const view = { wide: format === 'wide', width: stdout.columns };
       const { answer, complete } = await this.ask(flags, (ask) => question(ask, view));
-      const { succeeded, lines } = answer;
+      const { isMissing, succeeded, lines } = answer;
       const hasDocument = format === 'json' || format === 'yaml';
-      if (!quiet && (succeeded || hasDocument)) writeLines(stdout, await textOf(answer, format));
+      if (!quiet && (isMissing !== true || hasDocument)) writeLines(stdout, await textOf(answer, format));
       else if (!quiet) stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
       // The answer of an incomplete mesh is printed, but scripts must be able to detect it by the exit status.
       return succeeded && complete ? EXIT.ok : EXIT.failed;
