@@ -3,7 +3,7 @@ import { errorCode, messageOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
 import { isObject } from '../net/fields.ts';
-import { type ProblemDocument, problemMessage } from './problem.ts';
+import { isUnknownPath, type ProblemDocument, problemMessage } from './problem.ts';
 
 /** Thrown if the agent is unreachable or answers with a problem. */
 export class AgentError extends Error {
@@ -157,6 +157,9 @@ export class ApiClient {
     // Each error of the API is a problem document. Another server may have answered instead of an agent.
     const problem = isObject(document) ? (document as Partial<ProblemDocument>) : {};
     const { detail } = problem;
+    // An operator or a kvstoremesh has answered, or an agent of an earlier version.
+    if (isUnknownPath(problem))
+      return new AgentError(`${this.#name}: not an agent, or a version of it without this query`, problem);
     const message =
       typeof detail === 'string'
         ? problemMessage({ detail })

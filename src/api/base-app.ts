@@ -40,7 +40,7 @@ export function createBaseApp(options: BaseAppOptions): ApiApp {
     const served = SERVED_METHODS.filter((other) => serves(app, other, path));
     if (served.length === 0 && SERVED_METHODS.includes(method))
       return problemResponse(
-        problem('not-found', `Unknown path ${path.slice(0, MAX_VALUE_LENGTH)}: see /openapi.json.`),
+        problem('unknown-path', `Unknown path ${path.slice(0, MAX_VALUE_LENGTH)}: see /openapi.json.`),
       );
     const allow = served.length === 0 ? 'GET, HEAD' : served.join(', ');
     return problemResponse(problem('method-not-allowed', `${method} is not allowed for this path.`), {

@@ -33,6 +33,7 @@ const PROBLEMS = {
   forbidden: [403, 'Forbidden'],
   'bad-request': [400, 'Bad request'],
   'not-found': [404, 'Not found'],
+  'unknown-path': [404, 'Unknown path'],
   'method-not-allowed': [405, 'Method not allowed'],
   'request-timeout': [408, 'Request timeout'],
   expired: [410, 'Expired'],
@@ -77,6 +78,11 @@ export function problem(kind: ProblemKind, detail: string, fields: ProblemDetail
   const document = { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...fields };
   if (fields.value === undefined) return document;
   return { ...document, value: fields.value.slice(0, MAX_VALUE_LENGTH) };
+}
+
+/** Returns true for the problem of a path that the process does not serve. */
+export function isUnknownPath({ type }: Partial<ProblemDocument>): boolean {
+  return type === `urn:dpcache:problem:${'unknown-path' satisfies ProblemKind}`;
 }
 
 /** Returns the detail as a message of a command: without the capital letter and the full stop of a sentence. */

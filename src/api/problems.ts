@@ -138,7 +138,9 @@ function incompleteProblem(
   const lacks = missing.length === 0 ? '' : `: ${missing.join(', ')} missing`;
   // A cluster that is being read may have a failure that is resolved.
   if (connected && state !== 'failed') return { text: `Not complete${lacks}.`, since: knownAt };
-  return { text: `Not complete${lacks}${reason}.`, since: knownAt, remedy: troubleshoot };
+  // If the kvstore answers, the reason contains the remedy.
+  const remedy = connected ? undefined : troubleshoot;
+  return { text: `Not complete${lacks}${reason}.`, since: knownAt, remedy };
 }
 
 function* checkpointProblems(

@@ -1,5 +1,6 @@
 import { AgentError, type Ask } from '../api/api-client.ts';
 import type { EntryDocument } from '../api/documents.ts';
+import { isUnknownPath } from '../api/problem.ts';
 import type { RestoredDocument } from '../api/read-model.ts';
 import type { ClusterDocument } from '../api/status-document.ts';
 import { cutText, durationText } from '../base/show-value.ts';
@@ -136,7 +137,8 @@ export async function findDocument<T>(ask: Ask, path: string): Promise<T | undef
 }
 
 function isNotFound(error: unknown): error is AgentError {
-  return error instanceof AgentError && error.problem?.status === 404 && error.problem.reason === undefined;
+  if (!(error instanceof AgentError) || error.problem?.status !== 404) return false;
+  return error.problem.reason === undefined && !isUnknownPath(error.problem);
 }
 
 /** Returns the answer for an unknown object. `meant`: a similar name of a known object. */

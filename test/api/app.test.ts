@@ -693,7 +693,11 @@ describe('an unsupported method of a path', () => {
   });
 
   it('of an unknown path is answered with 404', async () => {
-    expect((await testApp().app.request('/nothing', { method: 'POST' })).status).toBe(404);
+    const answer = await testApp().app.request('/nothing', { method: 'POST' });
+    expect([answer.status, await answer.json()]).toEqual([
+      404,
+      expect.objectContaining({ type: 'urn:dpcache:problem:unknown-path' }),
+    ]);
   });
 });
 

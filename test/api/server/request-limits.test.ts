@@ -5,7 +5,9 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ApiClient } from '../../../src/api/api-client.ts';
+import { problem } from '../../../src/api/problem.ts';
 import { ApiServer } from '../../../src/api/server/api-server.ts';
+import { findDocument } from '../../../src/client/answer.ts';
 import { FakeClock } from '../../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
 import { SteeringModel } from '../support/steering-model.ts';
@@ -43,6 +45,18 @@ describe('a client of a server that is no agent', () => {
         expect.objectContaining({ name: 'AgentError', message }),
       );
     },
+  );
+});
+
+it('an operator at the socket is not an agent that does not know the object (regression: "not found")', async () => {
+  const socket = join(temporaryFolder({}), 'operator.sock');
+  const body = JSON.stringify(problem('unknown-path', 'Unknown path /v1/nodes/a: see /openapi.json.'));
+  const server = createServer((_request, response) => response.writeHead(404).end(body));
+  await once(server.listen(socket), 'listening');
+  onTestFinished(() => void server.close());
+  const { ask } = new ApiClient(socket, new AbortController().signal);
+  await expect(findDocument(ask, '/v1/nodes/a')).rejects.toThrow(
+    `${socket}: not an agent, or a version of it without this query`,
   );
 });
 
