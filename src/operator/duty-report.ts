@@ -12,6 +12,11 @@ export class NotReadyError extends Error {
   readonly code = 'not-ready';
 }
 
+/** Returns the reason why a duty waits for a kind that the API server does not serve. `kind`: `pods/v1`. */
+export function notServedText(kind: string): string {
+  return `the server does not serve ${kind}: its CRD is not installed`;
+}
+
 export interface DutyOptions {
   readonly clock: Clock;
   /** Receives failures with the name of the duty or of a part of it. All are retried. */

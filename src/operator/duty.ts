@@ -40,6 +40,8 @@ export interface DutyStatus {
   readonly state: DutyState;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
+  /** Why the duty waits, without a final period, if the reason is known and no failure. */
+  readonly waitsFor?: string | undefined;
   /** Present if the duty maintains keys of a kvstore. */
   readonly published?: PublishedKeys | undefined;
   /** Present if the duty works in rounds. */

@@ -198,8 +198,8 @@ class OperatorProcess implements ServedProcess {
     // All producers wait for the namespaces.
     const duties = namespaces === undefined || namespaces.complete ? incomplete : [namespaces, ...incomplete];
     const missing = duties.map((duty) => {
-      const { name, lastFailure } = duty.status();
-      return `${name} is incomplete${lastFailure === undefined ? '' : `: ${lastFailure.message}`}`;
+      const { name, lastFailure, waitsFor = lastFailure?.message } = duty.status();
+      return `${name} is incomplete${waitsFor === undefined ? '' : `: ${waitsFor}`}`;
     });
     return [...problems, ...missing];
   }

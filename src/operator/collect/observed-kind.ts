@@ -8,6 +8,7 @@ import {
   type ResourceSource,
 } from '../../k8s/resource.ts';
 import { resourceName } from '../../k8s/rest/resource-path.ts';
+import { notServedText } from '../duty-report.ts';
 
 /** Returns `namespace/name`, or `/name` if the object has no namespace. */
 export function objectKey({ metadata: { namespace = '', name } }: KubernetesObject): string {
@@ -78,7 +79,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     const name = resourceName(this.kind);
     if (this.#following === undefined) return `${name} is not watched`;
     const { state, listed, lastFailure } = this.#following.resource.status();
-    if (state === 'missing') return `the server does not serve ${name}: its CRD is not installed`;
+    if (state === 'missing') return notServedText(name);
     if (state === 'forbidden') return `${name}: ${failureText(lastFailure)}`;
     if (!listed)
       return `the list of ${name} is not complete${lastFailure === undefined ? '' : `: ${failureText(lastFailure)}`}`;

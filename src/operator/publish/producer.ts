@@ -10,7 +10,7 @@ import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/co
 import type { FormatVersion } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import type { DutyContext } from '../duty-report.ts';
+import { type DutyContext, notServedText } from '../duty-report.ts';
 import type { ExportStage, GlobalNamespaces } from './global-namespaces.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { NamespacedValues, type NamespacedValuesOptions } from './namespaced-values.ts';
@@ -111,11 +111,13 @@ export class Producer implements Duty {
     const { failures, lastFailure, ...published } = keys.status();
     const followed = (inputs?.kinds ?? []).flatMap(({ resource }) => resource ?? []);
     const isWaiting = this.#state === 'running' && inputs?.complete !== true;
+    const missing = isWaiting ? followed.find(({ state }) => state === 'missing') : undefined;
     return {
       name: this.name,
       state: isWaiting ? 'waiting' : this.#state,
       failures: followed.reduce((sum, { failures: more }) => sum + more, failures),
       lastFailure: followed.reduce((last, kind) => laterFailure(last, kind.lastFailure), lastFailure),
+      waitsFor: missing && notServedText(missing.resource),
       published,
     };
   }

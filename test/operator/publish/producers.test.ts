@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { resourcePrefix } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { identitySync } from '../../../src/operator/publish/identity-sync.ts';
@@ -367,6 +368,29 @@ it('a producer that runs again deletes nothing, and is not complete, before its 
   await synced;
   expect(await keys()).toBe(1);
   await second();
+  await source.close();
+  await backend.close();
+});
+
+it('a producer whose kind is not served names the missing CRD in its status (regression: no reason)', async () => {
+  const clock = new ManualClock();
+  const runtime = { clock, random: () => 0.5 };
+  const api = new MemoryApiServer({ clock });
+  for (const type of CLUSTER_TYPES) if (type.plural === 'ciliumidentities') api.stopServing(type);
+  const source = new KubernetesClient(new MemoryApiTransport(api), runtime);
+  const backend = new MemoryBackend(runtime);
+  const producer = identitySync({ ...runtime, source, backend, clusterName: CLUSTER, clusterID: 1 });
+  expect(producer.status().waitsFor).toBeUndefined();
+  const stop = new AbortController();
+  const ended = producer.run(stop.signal);
+  await advance(clock, 1000);
+  expect(producer.status()).toMatchObject({
+    state: 'waiting',
+    waitsFor: 'the server does not serve ciliumidentities.cilium.io/v2: its CRD is not installed',
+  });
+  stop.abort();
+  await settle();
+  await ended;
   await source.close();
   await backend.close();
 });
