@@ -1,7 +1,9 @@
 import { hostname } from 'node:os';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import * as access from '../../src/agent/kubernetes-access.ts';
+import { operatorMetrics } from '../../src/agent/operator/operator-metrics.ts';
 import { type OperatorOptions, runOperator } from '../../src/agent/operator/run-operator.ts';
+import { Scrape } from '../../src/api/metrics/scrape.ts';
 import { rejection } from '../../src/base/rejection.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import * as kubernetesClient from '../../src/k8s/kubernetes-client.ts';
@@ -444,6 +446,8 @@ describe('the metrics and the status of an operator', () => {
         "# TYPE dpcache_operator_namespaces gauge",
         "dpcache_operator_namespaces{global="true"} 2",
         "dpcache_operator_namespaces{global="false"} 3",
+        "# TYPE dpcache_operator_leader gauge",
+        "dpcache_operator_leader 1",
         "# TYPE dpcache_operator_mcs_exports gauge",
         "dpcache_operator_mcs_exports{cluster="own"} 1",
         "dpcache_operator_mcs_exports{cluster="far"} 3",
@@ -453,8 +457,6 @@ describe('the metrics and the status of an operator', () => {
         "dpcache_operator_mcs_conflicts{reason="type"} 4",
         "# TYPE dpcache_operator_mcs_waiting_imports gauge",
         "dpcache_operator_mcs_waiting_imports 5",
-        "# TYPE dpcache_operator_leader gauge",
-        "dpcache_operator_leader 1",
       ]
     `);
     const status = JSON.parse(await operator.get('/v1/status'));
@@ -475,6 +477,19 @@ describe('the metrics and the status of an operator', () => {
       blockers: ['namespaces is incomplete', 'a duty is incomplete: refused'],
     });
     expect(status.clusters[0]).not.toHaveProperty('more');
+  });
+
+  it('tell a duty that is off from one that waits (regression: both were 0)', () => {
+    const duties = ['off', 'waiting', 'running'].map((state) => ({ status: () => ({ name: state, state }) }));
+    const operator = { clusterName: 'own', duties: () => ({ all: duties }) as never, isLeader: () => true };
+    const tables = operatorMetrics(operator, new Scrape());
+    const samples = tables.flatMap(({ dpcache_operator_duty_running: metric }) => [
+      ...(metric?.samples() ?? []),
+    ]);
+    expect(samples).toEqual([
+      { value: 0, labels: { duty: 'waiting' } },
+      { value: 1, labels: { duty: 'running' } },
+    ]);
   });
 
   it('have no multi-cluster services and no namespaces if these are off (regression: 0 imports)', async () => {

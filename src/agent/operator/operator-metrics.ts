@@ -17,8 +17,8 @@ export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): rea
   );
   const operatorTable: Metrics = {
     dpcache_operator_duty_running: duties.gauge(
-      '1 if a duty is running, else 0.',
-      ({ state }) => state === 'running',
+      '1 if a duty is running, else 0; absent if it is off.',
+      ({ state }) => (state === 'off' ? undefined : state === 'running'),
     ),
     dpcache_operator_failures_total: duties.counter('Failures of a duty.', 'failures'),
     dpcache_operator_keys: duties.gauge(
