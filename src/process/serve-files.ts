@@ -66,7 +66,11 @@ function checkParsed(what: string, parse: () => unknown): void {
   try {
     parse();
   } catch (cause) {
-    throw new InputError(`${what}: ${messageOf(cause)}`, { cause });
+    const reason = messageOf(cause);
+    const isMismatch = reason.includes('key values mismatch');
+    throw new InputError(`${what}: ${isMismatch ? 'the key does not match the certificate' : reason}`, {
+      cause,
+    });
   }
 }
 

@@ -137,7 +137,7 @@ describe('the options of --listen', () => {
   it('are rejected with the key of another certificate, and with a missing file', async () => {
     const { key } = authority.issue('another', 100);
     await expect(readServeOptions(source({}, { cert: server.certificate, key }))).rejects.toThrow(
-      `--listen-cert ${server.certificate}, --listen-key ${key}: `,
+      `--listen-cert ${server.certificate}, --listen-key ${key}: the key does not match the certificate`,
     );
     await expect(readServeOptions(source({}, { token: '/nowhere/token' }))).rejects.toThrow(
       '--listen-token /nowhere/token: no such file or folder: check the path',
