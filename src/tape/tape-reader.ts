@@ -77,7 +77,9 @@ async function* decompressed(path: string, lines: () => number): AsyncGenerator<
     for await (const chunk of stream) yield chunk;
   } catch (cause) {
     const [at, problem] =
-      lines() === 0 ? [path, 'not a file of a tape'] : [`${path}:${lines()}`, 'damaged after this line'];
+      lines() === 0
+        ? [path, 'not a file of a tape, or damaged at its beginning']
+        : [`${path}:${lines()}`, 'damaged after this line'];
     throw new TapeError(at, `${problem}: ${messageOf(cause)}`, { cause });
   } finally {
     stream.destroy();

@@ -341,7 +341,9 @@ describe('the tape of a mesh under faults', () => {
     await withFolder(async (folder) => {
       const file = join(folder, 'tape-000001.jsonl.gz');
       await writeFile(file, 'hello');
-      await expect(replayMesh(file)).rejects.toThrow(`${file}: not a file of a tape: incorrect header check`);
+      await expect(replayMesh(file)).rejects.toThrow(
+        `${file}: not a file of a tape, or damaged at its beginning: incorrect header check`,
+      );
     });
   });
 
