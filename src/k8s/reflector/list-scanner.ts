@@ -11,8 +11,10 @@ const OPEN_OBJECT = 0x7b;
 /** Number of brackets around an item of a list, and around an item which is a line. */
 const DEPTH_IN_LIST = 2;
 const DEPTH_IN_LINE = 0;
-/** Matches a shell whose next bracket opens the list of items. */
+/** Matches the end of a shell whose next bracket opens the list of items. */
 const ITEMS_FOLLOW = /[{,]\s*"items"\s*:\s*$/;
+/** Number of characters before a bracket in which {@link ITEMS_FOLLOW} is searched. */
+const MAX_ITEMS_NAME = 256;
 
 /** Maximum size of a list without its items; usually a few hundred bytes. */
 const MAX_SHELL_BYTES = 64 * 1024;
@@ -57,6 +59,8 @@ export class ListScanner<T = never> {
   /** The first bytes of an incomplete item, which is scanned again with the next bytes; undefined if there is none. */
   #cut: Uint8Array | undefined;
   #shell = '';
+  /** The last characters of the shell. Not read from the shell, because it may contain thousands of lists. */
+  #shellEnd = '';
   /** Number of open brackets. */
   #depth = 0;
   #inString = false;
@@ -227,7 +231,7 @@ export class ListScanner<T = never> {
     if (!this.#inItems) {
       if (depth !== this.#itemsDepth || isObject) return;
       this.#keepShell(bytes, at);
-      this.#inItems = ITEMS_FOLLOW.test(this.#shell);
+      this.#inItems = ITEMS_FOLLOW.test(this.#shellEnd);
       return;
     }
     if (depth === this.#itemsDepth + 1) this.#keepShell(bytes, at);
@@ -308,7 +312,9 @@ export class ListScanner<T = never> {
     // which are ASCII.
     const text = Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
     // White space between items is dropped, because it grows with the number of items.
-    this.#shell += this.#inItems ? text.trim() : text;
+    const part = this.#inItems ? text.trim() : text;
+    this.#shell += part;
+    this.#shellEnd = (this.#shellEnd + part).slice(-MAX_ITEMS_NAME);
     if (this.#shell.length > MAX_SHELL_BYTES) throw new ApiError('garbled', 'the response is not a list');
   }
 }

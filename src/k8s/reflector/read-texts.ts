@@ -6,23 +6,28 @@ import { parseJson } from '../../net/fields.ts';
 const OBJECT_WEIGHT = 8;
 
 /** Texts above this number of characters are parsed in steps; parsing takes a few milliseconds. */
-const LARGE_LENGTH = 128 * 1024;
+const LARGE_LENGTH = 64 * 1024;
 
-/** Divides texts into runs. Each run is parsed in one slice. Each large text is a separate run. */
+/**
+ * Divides texts into runs. Each run is parsed in one slice. A run has at most {@link LARGE_LENGTH} characters; a larger
+ * text is a run of its own.
+ */
 function* runs<T>(
   texts: readonly (string | T)[],
   slice: number,
 ): Generator<readonly (string | T)[], void, void> {
   let from = 0;
-  for (let i = 0; i < texts.length; i++) {
-    const text = texts[i];
-    const isLarge = typeof text === 'string' && text.length > LARGE_LENGTH;
-    if (isLarge && i > from) yield texts.slice(from, i);
-    if (isLarge || i + 1 - from === slice || i + 1 === texts.length) {
-      yield texts.slice(isLarge ? i : from, i + 1);
-      from = i + 1;
+  let size = 0;
+  for (const [i, text] of texts.entries()) {
+    const length = typeof text === 'string' ? text.length : 0;
+    if (i > from && (i - from === slice || size + length > LARGE_LENGTH)) {
+      yield texts.slice(from, i);
+      from = i;
+      size = 0;
     }
+    size += length;
   }
+  if (from < texts.length) yield texts.slice(from);
 }
 
 /**

@@ -31,6 +31,15 @@ it('reads nothing of an empty list, and each of many once, some at a time', asyn
   expect(batches.slice(0, -1).every(({ length }) => length === first.length)).toBe(true);
 });
 
+it('reads at most 64 KiB of small texts at a time (regression: 32 of up to 128 KiB, for 90 ms or more)', async () => {
+  const text = JSON.stringify('x'.repeat(20_000));
+  expect(await taken(['1', ...Array.from({ length: 7 }, () => text)])).toEqual([
+    [1, 20_000, 20_000, 20_000],
+    [20_000, 20_000, 20_000],
+    [20_000],
+  ]);
+});
+
 it('ends when its signal has fired', async () => {
   const ended = new AbortController();
   ended.abort();

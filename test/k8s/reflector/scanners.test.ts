@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { FieldTree } from '../../../src/k8s/reflector/field-tree.ts';
 import { LineScanner } from '../../../src/k8s/reflector/line-scanner.ts';
 import { ListScanner } from '../../../src/k8s/reflector/list-scanner.ts';
+import { growthPerItem } from '../../base/support/cpu-time.ts';
 import { bytesInUse } from '../../base/support/garbage.ts';
 import { askedFields, isPartOf } from '../support/asked-fields.ts';
 
@@ -67,6 +68,13 @@ describe('a list that arrives in pieces', () => {
       expect(scanner.feed(new TextEncoder().encode(text))).toEqual([]);
       expect(scanner.shell).toBe(text);
     }
+  });
+
+  it('with thousands of other lists costs the same for each of them (regression: all text before it was searched)', async () => {
+    const growth = await growthPerItem(560, (lists) => {
+      new ListScanner(100).feed(Buffer.from(`{${'"a":[],'.repeat(lists)}"items":[]}`));
+    });
+    expect(growth).toBeLessThan(6);
   });
 
   it('is rejected if it is not a list and very long, such as a page of HTML', () => {
