@@ -190,15 +190,16 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     await backend.listen({ ip: '10.0.0.1', port: 8080 });
     await backend.listen({ ip: 'fd00::1', port: 8080 });
     const [four, six] = ['203.0.113.1', 'fd00:203::1'];
-    /** Returns the clients that reach the service. */
-    const admitted = async (): Promise<readonly string[]> => {
+    /** Checks that these clients reach the service, which may take long on a busy machine, and that others do not. */
+    const expectAdmitted = async (admitted: readonly string[]): Promise<void> => {
       const clients = [...FOUR, ...SIX];
       const counts = await Promise.all(
-        clients.map((from) =>
-          client.count({ ip: from.includes(':') ? six : four, port: 80, from }, 1, 'tcp', 500),
-        ),
+        clients.map((from) => {
+          const place = { ip: from.includes(':') ? six : four, port: 80, from };
+          return client.count(place, 1, 'tcp', admitted.includes(from) ? undefined : 500);
+        }),
       );
-      return clients.filter((_, at) => counts[at]?.['timeout'] === undefined);
+      expect(clients.filter((_, at) => counts[at]?.['timeout'] === undefined)).toEqual(admitted);
     };
     const limit = (policy: 'allow' | 'deny', ...ranges: readonly string[]): void => {
       for (const [key, ip, isSix] of [
@@ -214,9 +215,9 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
 
     set(`${four}:80/TCP`, ['10.0.0.1:8080/TCP']);
     set(`[${six}]:80/TCP`, ['[fd00::1]:8080/TCP']);
-    expect(await admitted()).toEqual([...FOUR, ...SIX]);
+    await expectAdmitted([...FOUR, ...SIX]);
     limit('allow', '10.9.1.0/24', '192.168.0.10/32', 'fd09:1::/32', 'fd01::9/128');
-    expect(await admitted()).toEqual(['192.168.0.10', '10.9.1.1', 'fd01::9', 'fd09:1::1']);
+    await expectAdmitted(['192.168.0.10', '10.9.1.1', 'fd01::9', 'fd09:1::1']);
     // Processes of the host, and frontends without ranges, are not limited.
     expect(await backend.count({ ip: four, port: 80 }, 1)).toEqual({ '10.0.0.1:8080': 1 });
     set('203.0.113.2:80/TCP', ['10.0.0.1:8080/TCP']);
@@ -230,25 +231,27 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     } as const;
     services.apply([{ key: '192.168.0.1:8090/TCP', item: itself }]);
     const own = { ip: '192.168.0.1', port: 8090 };
-    expect(await backend.count(own, 1, 'tcp', 500)).toEqual({ '192.168.0.1:8090': 1 });
+    expect(await backend.count(own, 1)).toEqual({ '192.168.0.1:8090': 1 });
     expect(await client.count({ ...own, from: '192.168.0.9' }, 1, 'tcp', 500)).toEqual({ timeout: 1 });
     using lasting = new Traffic(out);
     const kept = await lasting.keep({ ip: four, port: 80, from: '10.9.1.1' });
     limit('deny', '10.9.1.0/24', '192.168.0.10/32', 'fd09:1::/32', 'fd01::9/128');
     const answer = lasting.again(kept);
     // As in Cilium, the packets of open connections are dropped, too: the clients time out before the answer.
-    expect(await Promise.race([answer, admitted()])).toEqual(['192.168.0.9', '10.9.2.1', 'fd09:2::1']);
+    expect(await Promise.race([answer, expectAdmitted(['192.168.0.9', '10.9.2.1', 'fd09:2::1'])])).toBe(
+      undefined,
+    );
     limit('allow', '10.9.0.0/16', '10.9.1.0/24', '0.0.0.0/1', 'fd09:1::1/128', 'fd09:2::/33');
-    expect(await admitted()).toEqual(['10.9.1.1', '10.9.2.1', 'fd09:1::1', 'fd09:2::1']);
+    await expectAdmitted(['10.9.1.1', '10.9.2.1', 'fd09:1::1', 'fd09:2::1']);
     expect(await answer).toBe(kept);
     limit('allow', '0.0.0.0/0');
-    expect(await admitted()).toEqual(FOUR);
+    await expectAdmitted(FOUR);
     limit('deny');
-    expect(await admitted()).toEqual([...FOUR, ...SIX]);
+    await expectAdmitted([...FOUR, ...SIX]);
     limit('allow');
-    expect(await admitted()).toEqual([]);
+    await expectAdmitted([]);
     set(`${four}:80/TCP`, ['10.0.0.1:8080/TCP']);
-    expect(await admitted()).toEqual(FOUR);
+    await expectAdmitted(FOUR);
     for (const key of found().keys()) set(key, undefined);
     expect(host.run('nft', 'list', 'tables')).toBe('table ip others\n');
   });
