@@ -315,11 +315,11 @@ function partialLabelMatch({ key, value }: Label, text: string): SearchMatch | u
 }
 
 /**
- * Searches all objects for a text: an IP, also with a port, a CIDR or the start of an IPv4 address, the number or a label
- * of an identity, the DNS name of a service, and a part of the name of a cluster, namespace, service, node or pod, in any
- * case of letters. Exact keys, except
- * labels and namespaces without pods, are always found. Names are compared up to {@link MAX_COMPARED}. `limit` is the
- * maximum number of results of each kind. `run` runs the steps of the search; each takes less than a millisecond.
+ * Searches all objects for a text: an IP, also with a port, a CIDR or the start of an IPv4 address, the number or a
+ * label of an identity, the DNS name of a service, and a part of the name of a cluster, namespace, service, node or
+ * pod, in any case of letters. Exact keys, except labels and namespaces without pods, are always found. Names are
+ * compared up to {@link MAX_COMPARED}. `limit` is the maximum number of results of each kind. `run` runs the steps of
+ * the search; each takes less than a millisecond.
  */
 export async function search(
   model: SearchModel,

@@ -109,7 +109,7 @@ export class KeptTable<Item> implements Disposable {
   readonly #actual = new KeyQueue('lowest');
   /** Items without room, the strongest first. */
   readonly #noRoom = new KeyQueue('highest');
-  /** The keys whose last write or delete failed, and its error. Each is retried until one succeeds or none is needed. */
+  /** The keys whose last write or delete failed, with its error. Retried until one succeeds or none is needed. */
   readonly #failing = new Map<string, SyscallError>();
   /** The failing keys that wait for their next attempt, and the number of attempts of each failing key. */
   readonly #retries: WorkQueue<string>;

@@ -165,7 +165,7 @@ interface Axe {
   }>;
 }
 
-/** Returns the faults that axe-core finds in the page, of all rules or of some. By default, it omits those of WCAG 2.2. */
+/** Returns the faults that axe-core finds in the page, of all or some rules. By default, it omits those of WCAG 2.2. */
 export async function violations(page: Page, runOnly?: readonly string[]): Promise<unknown> {
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(AXE);
   return page.evaluate(
