@@ -20,6 +20,7 @@ interface RunningCall {
   readonly state: 'running';
   /** Time of the call on the clock's monotonic scale. */
   readonly began: number;
+  readonly controller: AbortController;
   readonly result: HandlerResult;
 }
 
@@ -48,11 +49,15 @@ export interface HandlerCallsOptions extends Runtime {
 export class HandlerCalls {
   readonly handler: NodeHandler;
   readonly #options: HandlerCallsOptions;
-  readonly #abort = new AbortController();
-  readonly #signal = this.#abort.signal;
+  /**
+   * The controller of the next call, and those of running calls. Each asynchronous call has its own, because a handler
+   * may leave listeners on the signal.
+   */
+  #next = new AbortController();
+  readonly #ofRunning = new Set<AbortController>();
   readonly #durations = new LatencyHistogram();
-  #running = 0;
   #faults = 0;
+  #stopped = false;
 
   constructor(handler: NodeHandler, options: HandlerCallsOptions) {
     this.handler = handler;
@@ -60,7 +65,7 @@ export class HandlerCalls {
   }
 
   get running(): number {
-    return this.#running;
+    return this.#ofRunning.size;
   }
 
   get faults(): number {
@@ -73,12 +78,13 @@ export class HandlerCalls {
   }
 
   get stopped(): boolean {
-    return this.#signal.aborted;
+    return this.#stopped;
   }
 
   /** Aborts the signal of running calls. */
   stop(): void {
-    this.#abort.abort();
+    this.#stopped = true;
+    for (const controller of [this.#next, ...this.#ofRunning]) controller.abort();
   }
 
   /** Makes a call and returns its outcome, or its promise for {@link HandlerCalls.follow}. */
@@ -91,9 +97,14 @@ export class HandlerCalls {
       this.#measure(began);
       return { state: 'failed', error };
     }
-    if (result !== undefined) return { state: 'running', began, result };
-    this.#measure(began);
-    return SUCCEEDED;
+    if (result === undefined) {
+      this.#measure(began);
+      return SUCCEEDED;
+    }
+    const controller = this.#next;
+    this.#ofRunning.add(controller);
+    this.#next = new AbortController();
+    return { state: 'running', began, controller, result };
   }
 
   /** Calls `succeed` or `fail` when a call has ended, synchronously if it has already; after `stop`, `endLate`. */
@@ -142,14 +153,13 @@ export class HandlerCalls {
   }
 
   #await(
-    { began, result }: RunningCall,
+    { began, controller, result }: RunningCall,
     succeed: () => void,
     fail: (error: unknown) => void,
     endLate: (isSuccess: boolean) => void,
   ): void {
-    this.#running++;
     const settle = (record: () => void, isSuccess: boolean): void => {
-      this.#running--;
+      this.#ofRunning.delete(controller);
       this.#measure(began);
       if (this.stopped) endLate(isSuccess);
       else record();
@@ -163,7 +173,7 @@ export class HandlerCalls {
   }
 
   #call(call: HandlerCall): HandlerResult {
-    const signal = this.#signal;
+    const { signal } = this.#next;
     switch (call.call) {
       case 'add':
         return this.handler.nodeAdd(call.node, signal);

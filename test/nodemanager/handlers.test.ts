@@ -28,6 +28,22 @@ describe('an asynchronous handler', () => {
     expect(handler.take()).toEqual(['add a 1', 'update a 1→3', 'update a 3→4']);
   });
 
+  it('receives a signal of its own in each call, so that abort listeners of many calls do not accumulate', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    for (const name of ['a', 'b']) manager.nodeUpdated(node(name));
+    const [ofA, ofB] = handler.signals;
+    await handler.succeed();
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    const signals = [ofA, ...handler.signals];
+    expect(signals).toHaveLength(3);
+    expect(new Set(signals).size).toBe(3);
+    manager.close();
+    expect(signals.map((signal) => signal?.aborted)).toEqual([false, true, true]);
+    expect(ofB?.aborted).toBe(true);
+  });
+
   it('is measured: each call until its promise settles, or it returns or throws', async () => {
     const { manager, clock } = fresh();
     const sums = (): readonly (number | undefined)[] => {
