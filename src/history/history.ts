@@ -7,6 +7,7 @@ import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
+import type { KeyedEntry } from '../ipcache/types.ts';
 import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-log.ts';
@@ -84,7 +85,7 @@ export interface HistoryStatus extends ChangeLogCounts {
  *
  * A record costs 1 to 2 µs and about 34 bytes. The oldest records are dropped when the memory is full. With a disk,
  * each {@link History.flush} appends records to files. {@link History.past} also answers from the files, even from
- * those of earlier processes. `at`, `lookup` and `lookupMany` answer at once, from memory only.
+ * those of earlier processes. `at` and the lookups answer at once, from memory only.
  */
 export class History {
   readonly #options: HistoryOptions & Runtime;
@@ -276,9 +277,46 @@ export class History {
     certain?: Uint8Array,
   ): number {
     const count = addresses.length;
-    const hasRoom =
-      times.length >= count && identities.length >= count && (certain?.length ?? count) >= count;
-    assert(hasRoom, 'lookupMany: times and identities must have an element for each address');
+    assert(identities.length >= count, 'lookupMany: identities must have an element for each address');
+    let found = 0;
+    identities.fill(0, 0, count);
+    this.#lookupEach('lookupMany', addresses, times, certain, (lookups, ip, address, ms, index) => {
+      const identity = lookups.identityAt(ip, address, ms);
+      if (identity === undefined) return;
+      identities[index] = identity;
+      found++;
+    });
+    return found;
+  }
+
+  /**
+   * Like {@link History.lookupMany}, but returns the entry of each address, with its host and pod, as
+   * `IPCache.lookup` returned it at that time; `undefined` if there was none, or if the time is not retained. Costs 1
+   * to 2 µs an address, a tenth of {@link History.lookup}, which also returns overruled claims and times of changes.
+   */
+  lookupEntries(
+    addresses: readonly string[],
+    times: ArrayLike<number>,
+    certain?: Uint8Array,
+  ): (KeyedEntry | undefined)[] {
+    const entries = new Array<KeyedEntry | undefined>(addresses.length).fill(undefined);
+    this.#lookupEach('lookupEntries', addresses, times, certain, (lookups, ip, address, ms, index) => {
+      entries[index] = lookups.entryAt(ip, address, ms);
+    });
+    return entries;
+  }
+
+  /** Calls `lookup` for each valid address whose time is retained, and writes to `certain`. */
+  #lookupEach(
+    method: string,
+    addresses: readonly string[],
+    times: ArrayLike<number>,
+    certain: Uint8Array | undefined,
+    lookup: (lookups: PastLookups, ip: string, address: PrefixRegister, ms: number, index: number) => void,
+  ): void {
+    const count = addresses.length;
+    const hasRoom = times.length >= count && (certain?.length ?? count) >= count;
+    assert(hasRoom, `${method}: times and certain must have an element for each address`);
     const lookups = new PastLookups(this.#options.ipcache, this.#segments(), {
       4: this.#lengths(4),
       6: this.#lengths(6),
@@ -287,19 +325,13 @@ export class History {
     this.#log?.noticeClockStep();
     const lives = this.#lives();
     const now = this.#options.clock.wallTime();
-    let found = 0;
     for (let i = 0; i < count; i++) {
       const ip = addresses[i] as string; // below count
-      identities[i] = 0;
       const { point, reason } = pointOfWall(lives, times[i] ?? Number.NaN, now);
       if (certain !== undefined) certain[i] = reason === undefined ? 1 : 0;
       if (point === undefined || !parseKey(ip, register) || register.form !== 'endpoint') continue;
-      const identity = lookups.identityAt(ip, register, point.lifeMs);
-      if (identity === undefined) continue;
-      identities[i] = identity;
-      found++;
+      lookup(lookups, ip, register, point.lifeMs, i);
     }
-    return found;
   }
 
   #segments(): readonly Segment[] {
@@ -370,4 +402,5 @@ checkArguments(History, {
   at: { key: TEXT, when: WHEN },
   lookup: { ip: TEXT, when: WHEN },
   lookupMany: { addresses: LIST, times: OBJECT, identities: OBJECT },
+  lookupEntries: { addresses: LIST, times: OBJECT },
 });

@@ -115,7 +115,7 @@ describe('the memory of a history', () => {
     );
   });
 
-  it('is all that lookupMany reads: 0 and not certain before the retained changes, the identity of now in the future', () => {
+  it('is all that lookupMany and lookupEntries read: 0 and not certain before the retained changes, the identity of now in the future', () => {
     const { clock, cache, history } = recorded();
     cache.upsert('10.0.0.1', podClaim(1));
     clock.advance(1000);
@@ -128,6 +128,14 @@ describe('the memory of a history', () => {
       [0, 1001, 1001],
       [0, 1, 0],
     ]);
+    certain.fill(7);
+    const entries = history.lookupEntries(addresses, times, certain);
+    const names = entries.map((entry) => entry?.k8s?.podName);
+    expect([names, [...certain]]).toEqual([
+      [undefined, podClaim(1).k8s?.podName, podClaim(1).k8s?.podName],
+      [0, 1, 0],
+    ]);
+    expect(() => history.lookupEntries(addresses, [START])).toThrow('lookupEntries: times and certain');
   });
 
   it('has a mark with the key of a document that is too large for it', async () => {

@@ -1,5 +1,7 @@
 import { EFFECT } from '../../ipcache/claims/claim-state.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
+import type { CompleteClaim } from '../../ipcache/row-reader.ts';
+import type { KeyedEntry } from '../../ipcache/types.ts';
 import { type Family, maskWords } from '../../net/address-words.ts';
 import { formatKey, hasAddressLength, type PrefixRegister, prefixRegister } from '../../net/prefix.ts';
 import { claimsBefore, keysOf } from '../prefix-timeline.ts';
@@ -8,6 +10,26 @@ import type { Segment } from '../segment.ts';
 
 /** Lengths of prefixes, longest first. */
 export type Lengths = Readonly<Record<Family, readonly number[]>>;
+
+/** Reads the result of a lookup from an effective claim. */
+interface ClaimReading<T> {
+  ofClaim(claim: CompleteClaim, key: PrefixRegister): T;
+  /** Reads the claim before the change at this position; undefined if there was none. */
+  before(segment: Segment, position: number, key: PrefixRegister): T | undefined;
+}
+
+const IDENTITY: ClaimReading<number> = {
+  ofClaim: ({ identity }) => identity,
+  before: (segment, position) => segment.identityBefore(position),
+};
+
+const ENTRY: ClaimReading<KeyedEntry> = {
+  ofClaim: (claim, key) => ({ key: formatKey(key), shadowed: false, ...claim }),
+  before: (segment, position, key) => {
+    const { before } = segment.claimAt(position);
+    return before && ENTRY.ofClaim(before, key);
+  },
+};
 
 /**
  * Looks up addresses at times of the current life. Must not be used after the next change. Most addresses have not
@@ -35,46 +57,71 @@ export class PastLookups {
    * Returns the identity of an address at a time, changes of that millisecond included. `address` was parsed from `ip`.
    */
   identityAt(ip: string, address: Readonly<PrefixRegister>, ms: number): number | undefined {
-    let from = this.#segments.length; // index of the first segment with later changes
+    const from = this.#firstChangedAfter(ms);
+    return this.#hasChanged(address, from, ms)
+      ? this.#recordedAt(address, from, ms, IDENTITY)
+      : this.#ipcache.lookupIdentity(ip);
+  }
+
+  /** Like {@link PastLookups.identityAt}, but returns the entry. */
+  entryAt(ip: string, address: Readonly<PrefixRegister>, ms: number): KeyedEntry | undefined {
+    const from = this.#firstChangedAfter(ms);
+    return this.#hasChanged(address, from, ms)
+      ? this.#recordedAt(address, from, ms, ENTRY)
+      : this.#ipcache.lookup(ip);
+  }
+
+  /** Returns the index of the first segment with changes after a time. */
+  #firstChangedAfter(ms: number): number {
+    let from = this.#segments.length;
     while (from > 0 && (this.#segments[from - 1] as Segment).lastMs > ms) from--;
+    return from;
+  }
+
+  /** Returns true if a prefix of the address has changed after a time. Later changes are in segments from `from` on. */
+  #hasChanged(address: Readonly<PrefixRegister>, from: number, ms: number): boolean {
+    if (from === this.#segments.length) return false;
     for (const length of this.#lengths[address.family]) {
       const key = this.#prefixOf(address, length);
       const hash = keyHash(key);
-      for (let index = from; index < this.#segments.length; index++) {
-        const isChanged = this.#segments[index]?.hasPrefixAfter(hash, key, ms) === true;
-        if (isChanged) return this.#recordedIdentityAt(address, from, ms);
-      }
+      for (let index = from; index < this.#segments.length; index++)
+        if (this.#segments[index]?.hasPrefixAfter(hash, key, ms) === true) return true;
     }
-    return this.#ipcache.lookupIdentity(ip);
+    return false;
   }
 
-  /** Like {@link PastLookups.identityAt}, if a prefix of the address has changed after the time. */
-  #recordedIdentityAt(address: Readonly<PrefixRegister>, from: number, ms: number): number | undefined {
+  /** Returns what the longest prefix of an address with a claim had at a time. */
+  #recordedAt<T>(
+    address: Readonly<PrefixRegister>,
+    from: number,
+    ms: number,
+    reading: ClaimReading<T>,
+  ): T | undefined {
     for (const length of this.#lengths[address.family]) {
       for (const key of keysOf(this.#prefixOf(address, length))) {
-        const identity = this.#effectiveIdentityAt(key, from, ms);
-        if (identity !== undefined) return identity;
+        const found = this.#effectiveAt(key, from, ms, reading);
+        if (found !== undefined) return found;
       }
     }
     return undefined;
   }
 
-  /**
-   * Returns the identity of the effective claim of a key at a time. Later changes are in the segments from `from` on.
-   */
-  #effectiveIdentityAt(key: PrefixRegister, from: number, ms: number): number | undefined {
+  /** Reads the effective claim of a key at a time. Later changes are in the segments from `from` on. */
+  #effectiveAt<T>(key: PrefixRegister, from: number, ms: number, reading: ClaimReading<T>): T | undefined {
     const hash = keyHash(key);
+    const claimsNow = (): readonly CompleteClaim[] => this.#ipcache.claimsOf(formatKey(key));
+    let claim: CompleteClaim | undefined;
     for (let index = from; index < this.#segments.length; index++) {
       const segment = this.#segments[index] as Segment; // below the length
       const oldest = segment.oldestAfter(hash, key, ms);
       if (oldest < 0) continue;
-      if ((segment.effectAt(oldest) & EFFECT.before) !== 0) return segment.identityBefore(oldest);
-      const claimsOf = (text: string): ReturnType<IPCache['claimsOf']> => this.#ipcache.claimsOf(text);
-      return claimsBefore(key, claimsOf(formatKey(key)), this.#segments, (place) => place.ms > ms)[0]
-        ?.identity;
+      if ((segment.effectAt(oldest) & EFFECT.before) !== 0) return reading.before(segment, oldest, key);
+      [claim] = claimsBefore(key, claimsNow(), this.#segments, (place) => place.ms > ms);
+      return claim && reading.ofClaim(claim, key);
     }
     if (key.form === 'cidr' && hasAddressLength(key) && !this.#hasFullCIDR[key.family]) return undefined;
-    return this.#ipcache.claimsOf(formatKey(key))[0]?.identity;
+    [claim] = claimsNow();
+    return claim && reading.ofClaim(claim, key);
   }
 
   /** Returns the prefix of an address with this length, in a reused register. */

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import { History } from '../../../src/history/history.ts';
+import type { PastClaim } from '../../../src/history/types.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
-import type { Claim } from '../../../src/ipcache/types.ts';
+import type { Claim, KeyedEntry } from '../../../src/ipcache/types.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { attributes, NaiveIPCache, writerName } from '../../ipcache/support/naive-ipcache.ts';
 import {
@@ -99,6 +100,10 @@ export async function H3_undoingEndsAtTheStart(numRuns: number): Promise<void> {
   );
 }
 
+function keyedEntry({ since, until, effective, ...claim }: PastClaim): KeyedEntry {
+  return { ...claim, shadowed: false };
+}
+
 /** H4: a look-up finds the longest prefix of every retained moment. */
 export function H4_findsTheLongestPrefix(retain: boolean, runs: { readonly numRuns?: number }): void {
   fc.assert(
@@ -112,12 +117,17 @@ export function H4_findsTheLongestPrefix(retain: boolean, runs: { readonly numRu
           times,
           identities,
         );
+        const entries = lived.recorded.lookupEntries(
+          times.map(() => address),
+          times,
+        );
         const found = times.map((at) => lived.recorded.lookup(address, at));
         const keys = times.map((at) => `${address} at ${at}: ${lived.naive.lookup(at, address)}`);
         expect(times.map((at, index) => `${address} at ${at}: ${found[index]?.claims[0]?.key}`)).toEqual(
           keys,
         );
         expect([...identities]).toEqual(found.map((moment) => moment?.effective?.identity ?? 0));
+        expect(entries).toEqual(found.map((moment) => moment?.effective && keyedEntry(moment.effective)));
       }
     }),
     runs,
