@@ -16,9 +16,6 @@ import { STREAM_ENDED } from './connection-failure.ts';
 import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
 import { EtcdCredentials, tlsOptions } from './etcd-credentials.ts';
 import { etcdDeadlineError, etcdError, foreignAnswerError, isTooManyPings } from './etcd-errors.ts';
-import { releaseParts } from './release-parts.ts';
-
-releaseParts();
 
 /**
  * Maximum number of bytes which a server may send before they are read. A larger window makes turns longer, because the
