@@ -61,7 +61,7 @@ export function reservedIdentityName(identity: number): string | undefined {
   return RESERVED_NAMES.get(identity);
 }
 
-/** The first identity that clusters allocate. All smaller ones are reserved. */
+/** The first identity that is not reserved. */
 export const MINIMAL_ALLOCATED_IDENTITY = 256;
 
 /** Scope bits of node-local identities: CIDRs, and remote nodes. */
@@ -93,8 +93,9 @@ export interface IdentityRange {
 }
 
 /**
- * Returns the identities of a cluster, without the reserved ones. `clusterID` is at most `maxClusters`. A cluster with
- * id 0 is in no mesh.
+ * Returns the identities of a cluster, without the reserved ones: all numbers with its id, as in Cilium (pkg/identity,
+ * `GetMinimalAllocationIdentity`). Only in a cluster with id 0, which is in no mesh, some of them are reserved.
+ * `clusterID` is at most `maxClusters`.
  */
 export function clusterIdentityRange(
   clusterID: number,
@@ -102,5 +103,5 @@ export function clusterIdentityRange(
 ): IdentityRange {
   const bits = clusterIdentityBits(maxClusters);
   const base = clusterID << bits;
-  return { min: base + MINIMAL_ALLOCATED_IDENTITY, max: base + (1 << bits) - 1 };
+  return { min: Math.max(base, MINIMAL_ALLOCATED_IDENTITY), max: base + (1 << bits) - 1 };
 }

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   ClusterDecoders,
   type ClusterLimits,
+  clusterLimits,
   NO_LIMITS,
   splitServiceName,
 } from '../../src/clustermesh/decoders.ts';
@@ -11,13 +12,9 @@ import { encodeIPIdentityPair } from '../../src/kvstore/codec/ip-identity-pair.t
 import { VALUE_LIMITS, type ValueDecoder } from '../../src/kvstore/codec/value.ts';
 import { rawZstdFrame } from '../../src/kvstore/codec/zstd/zstd-frame.ts';
 import type { ClusterEndpointSlice } from '../../src/model/cluster-endpoint-slice.ts';
-import type { IdentityRange } from '../../src/model/numeric-identity.ts';
 import { protoBytes } from '../kvstore/codec/support/slice-proto.ts';
 
-const LIMITS: ClusterLimits = {
-  clusterID: 2,
-  identities: { min: 0x2_0100, max: 0x2_ffff } as unknown as IdentityRange,
-};
+const LIMITS = clusterLimits(2);
 const AT = 'cilium/state/…';
 
 function decodersOf(limits: ClusterLimits): ClusterDecoders {
@@ -113,8 +110,9 @@ describe('the scanner of IPs', () => {
 
 describe('the identities that a value of a cluster may contain', () => {
   const pair = (ID: number): object => ({ IP: '10.0.0.1', Mask: null, HostIP: '192.0.2.1', ID, Key: 0 });
-  const taken = [1, 255, 0x2_0100, 0x2_ffff];
-  const foreign = [256, 0x2_00ff, 0x3_0000, 0x102_0100];
+  // Regression: the first 256 numbers of the cluster were rejected.
+  const taken = [1, 255, 0x2_0000, 0x2_00ff, 0x2_0100, 0x2_ffff];
+  const foreign = [256, 0x1_ffff, 0x3_0000, 0x102_0100];
 
   it('are reserved, or in the range of the cluster, for an IP', () => {
     const decode = decodersOf(LIMITS).ip;

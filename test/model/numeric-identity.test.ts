@@ -45,10 +45,10 @@ describe('an identity', () => {
 describe.each<MaxConnectedClusters>([255, 511])('in a mesh of %d clusters', (max) => {
   const size = max === 255 ? 0x1_0000 : 0x8000;
 
-  it('a cluster may allocate from 256 up to the end of its range', () => {
+  it('a cluster may allocate all numbers with its id that are not reserved', () => {
     expect(clusterIdentityRange(0, max)).toEqual({ min: MINIMAL_ALLOCATED_IDENTITY, max: size - 1 });
-    expect(clusterIdentityRange(1, max)).toEqual({ min: size + 256, max: 2 * size - 1 });
-    expect(clusterIdentityRange(max, max)).toEqual({ min: max * size + 256, max: (max + 1) * size - 1 });
+    expect(clusterIdentityRange(1, max)).toEqual({ min: size, max: 2 * size - 1 });
+    expect(clusterIdentityRange(max, max)).toEqual({ min: max * size, max: (max + 1) * size - 1 });
     expect(clusterIdentityRange(max, max).max).toBe(LOCAL_IDENTITY_SCOPE - 1);
   });
 
