@@ -19,7 +19,9 @@ const CONFIGURATION_DELETED =
 /** Maximum number of other clusters in a message. */
 const MAX_OTHERS = 8;
 
-function foreignConfigurations(others: readonly string[]): string {
+/** @param others undefined if they may not be read */
+function foreignConfigurations(others: readonly string[] | undefined): string {
+  if (others === undefined) return 'its kvstore does not contain its configuration';
   const names = others.map((name) => (isClusterName(name) ? name : showValue(name)));
   return `its kvstore does not contain its configuration, only that of ${listText(names, MAX_OTHERS)}: check the name`;
 }
@@ -131,7 +133,8 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
   // A cluster that once had a configuration is not from before 1.13. If its (empty) kvstore counted as complete, all
   // valid state would be deleted.
   const gone = state.config !== undefined && state.failStatic;
-  const foreign = others.length > 0 ? 'others' : 'none';
+  // Since the versions of Cilium in which users may not read other configurations, each cluster has a configuration.
+  const foreign = others?.length === 0 ? 'none' : 'others';
   const found: ClusterState['found'] = gone ? 'gone' : foreign;
   const failure =
     found === 'none' || found === state.found
@@ -151,11 +154,11 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
  * Returns true if additions and changes can be followed while the configuration is gone. A publisher may write its
  * configuration minutes after its other keys. Values are checked against the cluster's former id. If the kvstore has
  * configurations of other clusters and is not a cache, this check is not enough, because values with reserved
- * identities contain no id.
+ * identities contain no id. If the user may read only the configuration of this cluster, the kvstore belongs to it.
  */
 function isVerifiable(
   { config, wasComplete, needsConfig }: ClusterState,
-  others: readonly string[],
+  others: readonly string[] = [],
 ): boolean {
   if (config === undefined || config.id === 0 || !wasComplete || needsConfig) return false;
   return config.capabilities.cached || others.length === 0;

@@ -77,7 +77,7 @@ export interface ClusterState {
   readonly config: ClusterConfig | undefined;
   /**
    * The configurations found by the last handshake. `read`: that of the cluster. `gone`: none of the cluster,
-   * although it once had one. `others`: only those of other clusters. `none`: none at all.
+   * although it once had one. `others`: only those of other clusters, or unknown ones. `none`: none at all.
    */
   readonly found: 'none' | 'read' | 'gone' | 'others';
   /** True if the kvstore was replaced or lost the configuration, and has not been proven complete since. */
@@ -124,8 +124,10 @@ export interface ConfigReading {
   readonly config: ClusterConfig | undefined;
   /** True if the kvstore is known to be replaced or restored since the last handshake. */
   readonly replaced: boolean;
-  /** If there is no configuration: the clusters with a configuration in the kvstore. */
-  readonly others: readonly string[];
+  /**
+   * If there is no configuration: the clusters with a configuration in the kvstore; undefined if they may not be read.
+   */
+  readonly others: readonly string[] | undefined;
 }
 
 /** An effect to perform. Every effect is answered by an input of its attempt. */

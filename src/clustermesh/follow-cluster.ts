@@ -26,8 +26,11 @@ export interface Handshake {
   readonly read: KeyRead;
   /** The cluster's configuration; undefined if the kvstore has none. */
   readonly config: Decoded<ClusterConfig> | undefined;
-  /** If `config` is undefined: the names of the clusters whose configurations the kvstore has. */
-  readonly others: readonly string[];
+  /**
+   * If `config` is undefined: the names of the clusters whose configurations the kvstore has; undefined if the user may
+   * read only the configuration of this cluster.
+   */
+  readonly others: readonly string[] | undefined;
 }
 
 /** Reads the configuration of the cluster `name`. Rejects like `KvstoreBackend.read`. */
@@ -39,11 +42,15 @@ export async function readHandshake(
   const key = clusterConfigKey(name);
   const read = await backend.read(key, { signal });
   if (read.kv !== undefined) return { read, config: decodeClusterConfig(read.kv.value, key), others: [] };
-  const all = await backend.listPrefix(CLUSTER_CONFIG_PREFIX, { signal });
+  const all = await backend.listPrefix(CLUSTER_CONFIG_PREFIX, { signal }).catch(noneIfForbidden);
   const others = all
-    .map((kv) => kv.key.slice(CLUSTER_CONFIG_PREFIX.length))
+    ?.map((kv) => kv.key.slice(CLUSTER_CONFIG_PREFIX.length))
     .filter((other) => other !== name);
   return { read, config: undefined, others };
+}
+
+function noneIfForbidden(error: unknown): undefined {
+  if (!(error instanceof KvstoreError && error.code === 'forbidden')) throw error;
 }
 
 /** Returns true if the kvstore is known to be replaced or restored since the `previous` read. */
@@ -153,8 +160,10 @@ export async function watchConfig(
   const previous = read.kv?.value;
   let current: Uint8Array | undefined;
   let listed = false;
-  const watch = backend.watch(CLUSTER_CONFIG_PREFIX, {
+  // Cilium permits remote clusters to read this key, but not its prefix (pkg/kvstore/etcdinit, `rangesForRemoteRole`).
+  const watch = backend.watch(key, {
     signal,
+    exactKey: true,
     endOnDivergence: true,
     onState: (state) => onReaderState('config', state, watch.status().lastFailure),
   });

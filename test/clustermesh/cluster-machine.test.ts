@@ -256,6 +256,14 @@ describe('a remote cluster without configuration', () => {
     );
   });
 
+  it('whose user may not read other configurations is not followed before it has one, and is followed if it is gone', () => {
+    const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: undefined })]);
+    expect(did.at(-1)).toBe('await-config');
+    expect(state.lastFailure?.message).toBe('its kvstore does not contain its configuration');
+    const complete = play([['complete']], WATCHING).state;
+    expect(play([...AGAIN, read(undefined, { others: undefined })], complete).state.phase).toBe('watching');
+  });
+
   it('that never had one is older than 1.13: followed without canaries, and all its deletes are trusted', () => {
     const old = play([...TO_HANDSHAKE, read(undefined), ['validated']]);
     expect(followed(old)).toMatchObject({ needsCanaries: false, deletes: 'all', isRefilling: false });

@@ -19,7 +19,7 @@ import type {
   WatchEvent,
   WatchOptions,
 } from '../../src/kvstore/session/backend.ts';
-import { KvstoreError } from '../../src/kvstore/session/errors.ts';
+import { KvstoreError, type KvstoreErrorCode } from '../../src/kvstore/session/errors.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 
@@ -75,6 +75,18 @@ describe('a handshake', () => {
     });
     const { read, config, others } = await readHandshake(backend, 'a', signal);
     expect([read.kv, config, others]).toEqual([undefined, undefined, ['b', 'c']]);
+    await backend.close();
+  });
+
+  it('returns no names if the user may read only the configuration of the cluster, as the remote users of Cilium', async () => {
+    const backend = await kvstore({});
+    const failingList = (code: KvstoreErrorCode): KvstoreBackend =>
+      ({
+        read: () => backend.read(KEY),
+        listPrefix: () => Promise.reject(new KvstoreError(code, 'refused')),
+      }) as unknown as KvstoreBackend;
+    expect((await readHandshake(failingList('forbidden'), 'a', signal)).others).toBeUndefined();
+    await expect(readHandshake(failingList('unavailable'), 'a', signal)).rejects.toThrow('refused');
     await backend.close();
   });
 
@@ -165,7 +177,7 @@ describe('a followed cluster', () => {
 
   const watchOf = (prefix: string): ScriptedWatch =>
     watches.get(prefix) ?? expect.fail(`no watch of ${prefix}`);
-  const configs = (): ScriptedWatch => watchOf('cilium/cluster-config/');
+  const configs = (): ScriptedWatch => watchOf(KEY);
   const canaries = (): ScriptedWatch => watchOf('cilium/synced/a/');
 
   function cluster(how: Partial<ClusterFollow> = {}, seen: KeyRead = read('one', 5, 3, 'old')): FollowParams {

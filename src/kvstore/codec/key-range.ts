@@ -39,6 +39,17 @@ export function isOneKey({ start, end }: KeyRange): boolean {
   return end.length === start.length + 1 && end === keyAfter(start);
 }
 
+/** The keys of a watch: all keys with `prefix`, or with `exactKey` only the key `prefix`. */
+export interface WatchedKeys {
+  readonly prefix: string;
+  readonly exactKey?: boolean | undefined;
+}
+
+/** Returns the range of {@link WatchedKeys}. */
+export function watchedRange({ prefix, exactKey = false }: WatchedKeys): KeyRange {
+  return exactKey ? keyRange(prefix) : prefixRange(prefix);
+}
+
 /** Returns the smallest key after `key`. */
 export function keyAfter(key: string): string {
   return `${key}\0`;

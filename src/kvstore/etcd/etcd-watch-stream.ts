@@ -1,5 +1,5 @@
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { prefixRange } from '../codec/key-range.ts';
+import { watchedRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type {
   CallOptions,
@@ -70,7 +70,7 @@ export class EtcdWatchStream implements WatchStream {
     this.#cancelDeadline = endpoint.startDeadline(undefined, () => {
       this.#end(endpoint.deadlineError());
     });
-    const create = encodeWatchCreate(prefixRange(request.prefix), request.startRevision, options.fragment);
+    const create = encodeWatchCreate(watchedRange(request), request.startRevision, options.fragment);
     const receiver = {
       onMessage: (answer: Buffer) => {
         this.#isReading = false;

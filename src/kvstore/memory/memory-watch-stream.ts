@@ -1,3 +1,4 @@
+import type { WatchedKeys } from '../codec/key-range.ts';
 import { asKvstoreError } from '../session/errors.ts';
 import type { ResponseHeader, TransportEvent, WatchObserver, WatchRequest } from '../session/transport.ts';
 import type { MemoryStore, Version } from './memory-store.ts';
@@ -9,7 +10,7 @@ const EVENTS_PER_TURN = 4096;
 /** Events that take as long as the expansion of a block of values. */
 const EVENTS_PER_EXPANSION = 8;
 
-const NO_VERSIONS: Iterator<Version, void, void> = versionsBelow('', []);
+const NO_VERSIONS: Iterator<Version, void, void> = watchedVersions({ prefix: '' }, []);
 
 /**
  * A watch of the memory server. A stream stores a position in the log of the store, and reads one response at a time,
@@ -160,7 +161,7 @@ export class MemoryWatchStream {
       }
       const revisions = this.#store.versionsFrom(this.#nextRevision, REVISIONS_PER_RESPONSE);
       this.#nextRevision += revisions.length;
-      this.#laterVersions = versionsBelow(this.#request.prefix, revisions);
+      this.#laterVersions = watchedVersions(this.#request, revisions);
       this.#advance();
     }
     this.#deliverSlice(header);
@@ -185,14 +186,15 @@ export class MemoryWatchStream {
   }
 }
 
-function* versionsBelow(
-  prefix: string,
+function* watchedVersions(
+  { prefix, exactKey = false }: WatchedKeys,
   revisions: readonly (readonly Version[])[],
 ): Generator<Version, void, void> {
   for (const versions of revisions) {
     // Most changes of many keys are below one prefix, and most watches are below another one.
     const common = versions[0]?.commonPrefix ?? '';
     if (!common.startsWith(prefix) && !prefix.startsWith(common)) continue;
-    for (const version of versions) if (version.key.startsWith(prefix)) yield version;
+    for (const version of versions)
+      if (exactKey ? version.key === prefix : version.key.startsWith(prefix)) yield version;
   }
 }

@@ -129,6 +129,8 @@ export interface WatchOptions {
    * default the watch lists again and deletes the missing keys, which is wrong while a new store is still being filled.
    */
   readonly endOnDivergence?: boolean | undefined;
+  /** If true, only the key that equals the prefix is watched. It requires only the right to read this key. */
+  readonly exactKey?: boolean | undefined;
   /**
    * @internal A table of keys that the watch shares with its reader, so that each key is stored once. Only one watch
    * may use it at a time. A backend may ignore it.
@@ -279,7 +281,10 @@ export interface KvstoreBackend {
    * `aborted` if the signal fires first. The lock of a dead holder expires after 25 s.
    */
   lock(path: string, options?: Pick<CallOptions, 'signal'>): Promise<KvstoreLock>;
-  /** See {@link Watch}. The prefix must end in `/`, because a watch of cluster `a` must never include `ab`. */
+  /**
+   * See {@link Watch}. Without `exactKey` the prefix must end in `/`, because a watch of cluster `a` must never include
+   * `ab`.
+   */
   watch(prefix: string, options?: WatchOptions): Watch;
   /** From now on, watches wait for their turn before each retry of a server that remains unreachable. */
   retryInTurn(turns: RetryTurns): void;

@@ -108,7 +108,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   }
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
-    assert(prefix.endsWith('/'), `a watched prefix must end in "/": ${prefix}`);
+    assert(options.exactKey || prefix.endsWith('/'), `a watched prefix must end in "/": ${prefix}`);
     const { clock, random } = this.#options;
     const watch = new SourceWatch(prefix, {
       ...options,
@@ -360,9 +360,10 @@ class SourceWatch implements Watch {
     if (batch.length > 0) yield batch;
   }
 
-  /** Returns the event of a change, or `undefined` if it was delivered before or belongs to another prefix. */
+  /** Returns the event of a change, or `undefined` if it was delivered before or the key is not watched. */
   #apply({ key, value }: SourceChange): WatchEvent | undefined {
-    if (!key.startsWith(this.#prefix)) return undefined;
+    const isWatched = this.#options.exactKey ? key === this.#prefix : key.startsWith(this.#prefix);
+    if (!isWatched) return undefined;
     const old = this.#known.get(key);
     const modRevision = this.#revision;
     if (value === undefined) {

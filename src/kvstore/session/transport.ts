@@ -1,4 +1,4 @@
-import type { KeyRange } from '../codec/key-range.ts';
+import type { KeyRange, WatchedKeys } from '../codec/key-range.ts';
 
 /**
  * A key with its value. `value` is immutable. It may be a view that keeps a whole message in memory, so copy it before
@@ -96,9 +96,8 @@ export interface TransportEvent {
   readonly modRevision: number;
 }
 
-/** Events of a prefix, from a revision on. */
-export interface WatchRequest {
-  readonly prefix: string;
+/** Events of a prefix or key, from a revision on. */
+export interface WatchRequest extends WatchedKeys {
   /** The first revision; 0 means all events after the header of {@link WatchObserver.onCreated}. */
   readonly startRevision: number;
 }

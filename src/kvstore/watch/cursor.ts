@@ -32,9 +32,12 @@ export class Cursor {
   /** The header of the last checked read. */
   #header: ResponseHeader | undefined;
 
-  /** @param keys the table of the reader, if it has one */
-  constructor(prefix: string, queue: EventQueue, keys?: KeyTable) {
-    this.range = prefixRange(prefix);
+  /**
+   * @param keys the table of the reader, if it has one
+   * @param range the watched keys, which begin with `prefix`
+   */
+  constructor(prefix: string, queue: EventQueue, keys?: KeyTable, range: KeyRange = prefixRange(prefix)) {
+    this.range = range;
     this.knownKeys = new KnownKeys(prefix, queue, keys);
     this.#coveredEnd = this.range.start;
   }

@@ -7,6 +7,7 @@ import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
+import { watchedRange } from '../codec/key-range.ts';
 import type { Watch, WatchEvent, WatchOptions, WatchState, WatchStatus } from '../session/backend.ts';
 import { asKvstoreError, KvstoreError, UNREACHABLE, withMissingRight } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
@@ -119,11 +120,12 @@ export class ListAndWatch implements Watch {
   #arrivedAt: number | undefined;
 
   constructor(options: ListAndWatchOptions) {
-    assert(options.prefix.endsWith('/'), `a watched prefix must end in "/": ${options.prefix}`);
+    const { prefix, exactKey = false } = options;
+    assert(exactKey || prefix.endsWith('/'), `a watched prefix must end in "/": ${prefix}`);
     this.#options = options;
     this.#limits = { ...WATCH_LIMITS, ...options.limits };
     this.#queue = new EventQueue(this.#limits);
-    this.#cursor = new Cursor(options.prefix, this.#queue, options.keys);
+    this.#cursor = new Cursor(prefix, this.#queue, options.keys, watchedRange(options));
     this.#pageSize = new PageSize(this.#limits);
     this.#followedUntil = options.clock.now();
     this.#compareAt = this.#jitteredTime(COMPARE_MS);
@@ -148,11 +150,10 @@ export class ListAndWatch implements Watch {
 
   /** Checks that the prefix may still be read, because another call of the client was refused. */
   checkRights(): void {
-    const { prefix, clock } = this.#options;
-    const now = clock.now();
+    const now = this.#options.clock.now();
     if (this.#session === undefined || now - this.#rightsCheckedAt < MIN_RIGHTS_MS) return;
     this.#rightsCheckedAt = now;
-    void this.#session.checkRights(prefix);
+    void this.#session.checkRights(this.#cursor.range);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
@@ -213,10 +214,10 @@ export class ListAndWatch implements Watch {
 
   /** Runs one session. Resolves when all keys must be compared or read again; rejects if the session fails. */
   async #runSession(): Promise<void> {
-    const { transport, prefix, clock } = this.#options;
+    const { transport, prefix, exactKey, clock } = this.#options;
     const isDue = clock.now() >= this.#compareAt;
     const canResume = this.#cursor.canResume && !this.#mustSync && !isDue;
-    const request = { prefix, startRevision: canResume ? this.#cursor.nextRevision : 0 };
+    const request = { prefix, exactKey, startRevision: canResume ? this.#cursor.nextRevision : 0 };
     const { signal } = this.#ended;
     const session = new WatchSession({ transport, request, clock, signal, limits: this.#limits });
     try {

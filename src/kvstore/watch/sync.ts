@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { equalBytes } from '../codec/bytes.ts';
-import { type KeyRange, keyRange, prefixRange } from '../codec/key-range.ts';
+import { type KeyRange, keyRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type { KeyValue, RangeRequest, RangeResponse } from '../session/transport.ts';
 import type { Anchor } from './anchors.ts';
@@ -58,7 +58,7 @@ async function inSlices(
  * {@link DivergedError} if the history differs. Throws {@link CannotResumeError} if the proof is not possible, or if
  * the stream would be too far behind.
  */
-export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions): Promise<void> {
+export async function proveHistory({ cursor, read, limits }: SyncOptions): Promise<void> {
   const last = cursor.nextRevision - 1;
   const { anchors } = cursor.knownKeys;
   const readAtCursor = async (range: KeyRange, minModRevision = 0): Promise<RangeResponse> => {
@@ -74,7 +74,7 @@ export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions
       throw new DivergedError(`${anchor.key} has another value than the one that was put`);
   };
   const proofs = anchors.latest.map(prove);
-  if (anchors.newest < last) proofs.push(proveDeletes(cursor.knownKeys, prefixRange(prefix), readAtCursor));
+  if (anchors.newest < last) proofs.push(proveDeletes(cursor.knownKeys, cursor.range, readAtCursor));
   await Promise.all(proofs);
 }
 

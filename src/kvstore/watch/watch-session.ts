@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
-import { keyRange, prefixRange } from '../codec/key-range.ts';
+import { type KeyRange, keyRange } from '../codec/key-range.ts';
 import { abortedError, asKvstoreError, KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import type {
   RangeRequest,
@@ -112,11 +112,11 @@ export class WatchSession {
   }
 
   /**
-   * Closes the session if the prefix may no longer be read. Ignores other failures, because the stream reports them.
+   * Closes the session if the range may no longer be read. Ignores other failures, because the stream reports them.
    * Never rejects.
    */
-  checkRights(prefix: string): Promise<void> {
-    return this.#closeIf('forbidden', prefixRange(prefix));
+  checkRights(range: KeyRange): Promise<void> {
+    return this.#closeIf('forbidden', range);
   }
 
   /**

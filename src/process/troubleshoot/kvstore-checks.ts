@@ -8,7 +8,6 @@ import {
 } from '../../kvstore/codec/cluster-config.ts';
 import { type KeyRange, keyRange, prefixRange } from '../../kvstore/codec/key-range.ts';
 import {
-  CLUSTER_CONFIG_PREFIX,
   clusterConfigKey,
   HEARTBEAT_KEY,
   isServiceResource,
@@ -116,7 +115,6 @@ class CheckedEndpoint {
     const resources = MESH_RESOURCES.filter((resource) => isRead(resource, local, config));
     const canaries = config?.capabilities.syncedCanaries === true && !local;
     const prefixes = [
-      CLUSTER_CONFIG_PREFIX,
       ...(canaries ? [syncedPrefix(name)] : []),
       ...resources.map((resource) => resourcePrefix(resource, name, layout)),
     ];

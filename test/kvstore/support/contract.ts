@@ -55,11 +55,15 @@ export function backendContract(
     client = await kvstore.client();
   }
 
-  function watch(prefix = P, options: { mayGoBack?: boolean; by?: ContractClient } = {}): WatchRecorder {
+  function watch(
+    prefix = P,
+    options: { mayGoBack?: boolean; by?: ContractClient; exactKey?: boolean } = {},
+  ): WatchRecorder {
     const controller = new AbortController();
     controllers.push(controller);
-    const { backend } = options.by ?? client;
-    const recorder = new WatchRecorder(backend.watch(prefix, { signal: controller.signal }), options);
+    const { by = client, exactKey } = options;
+    const watching = by.backend.watch(prefix, { signal: controller.signal, exactKey });
+    const recorder = new WatchRecorder(watching, options);
     recorders.push(recorder);
     return recorder;
   }
@@ -545,6 +549,23 @@ export function backendContract(
       await kvstore.until('the event', () => recorder.content.size > 0);
       expect([...recorder.content.keys()]).toEqual(['c1/x']);
       expect(() => client.backend.watch('c1')).toThrow('must end in "/"');
+    });
+
+    it('a watch of an exact key sees no other key', async () => {
+      await client.backend.update('c', bytes('1'));
+      await client.backend.update('c/x', bytes('2'));
+      const recorder = await listed(watch('c', { exactKey: true }));
+      expect([...recorder.content.keys()]).toEqual(['c']);
+      await kvstore.load([
+        ['c0', '3'],
+        ['c/y', '4'],
+        ['b', '5'],
+      ]);
+      await client.backend.delete('c');
+      await kvstore.until('the delete', () => recorder.content.size === 0);
+      await client.backend.update('c', bytes('6'));
+      await kvstore.until('the key', () => recorder.content.size > 0);
+      expect([...recorder.content.keys()]).toEqual(['c']);
     });
 
     it('keys that are not UTF-8 and binary values are delivered', async () => {

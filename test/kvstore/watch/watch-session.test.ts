@@ -1,5 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
   RangeRequest,
@@ -119,10 +120,10 @@ describe('a session', () => {
     let asked = 0;
     stream.answer = () => Promise.reject(new KvstoreError(answers[asked++] ?? 'internal', 'refused'));
     const result = followed();
-    await session.checkRights('p/');
+    await session.checkRights(prefixRange('p/'));
     await turn();
     expect(result.ended).toBeUndefined();
-    await session.checkRights('p/');
+    await session.checkRights(prefixRange('p/'));
     await turn();
     expect(result.ended).toMatchObject({ code: 'forbidden' });
   });
