@@ -13,13 +13,14 @@ import type { Logger } from '../process/log.ts';
 export class FolderLock {
   /** The setting with the folder, such as `--state-dir /var/lib/dpcache`. */
   readonly #option: string;
-  readonly #path: string;
+  readonly #socket: string;
   readonly #log: Logger;
   #server: Server | undefined;
 
   constructor(option: '--state-dir' | '--tape', path: string, log: Logger) {
     this.#option = `${option} ${path}`;
-    this.#path = path;
+    // Different names, because one folder may have the state and the tape of a process.
+    this.#socket = join(path, option === '--tape' ? 'tape.lock' : 'lock');
     this.#log = log;
   }
 
@@ -31,7 +32,7 @@ export class FolderLock {
     // A process that finds the socket in use asks for this pid, to name the holder.
     const server = createServer((_request, response) => response.end(JSON.stringify({ pid: process.pid })));
     try {
-      await listenOnSocket(server, join(this.#path, 'lock'));
+      await listenOnSocket(server, this.#socket);
     } catch (error) {
       server.close();
       if (error instanceof SocketInUseError)

@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { expect, it, vi } from 'vitest';
+import { FolderLock } from '../../src/agent/folder-lock.ts';
 import { TapeKeeper } from '../../src/agent/tape-keeper.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
@@ -86,9 +87,18 @@ it('a folder to which an agent writes a tape rejects a second agent (regression:
   const used = `--tape ${path}: in use by the process with pid ${process.pid}: stop it, or set another folder`;
   await expect(second?.start(signals)).rejects.toThrow(used);
   await second?.stop?.();
-  expect(readdirSync(path)).toEqual(['lock', 'tape-000001.jsonl.gz']);
+  expect(readdirSync(path)).toEqual(['tape-000001.jsonl.gz', 'tape.lock']);
   await first?.stop?.();
   await second?.start(signals);
   await second?.stop?.();
   expect(readdirSync(path)).toEqual(['tape-000001.jsonl.gz', 'tape-000002.jsonl.gz']);
+});
+
+it('a tape may be in the folder of the state (regression: one lock for both, so the agent did not start)', async () => {
+  const path = temporaryFolder({});
+  const log = createLog('error', 'text', { write: () => true });
+  const locks = (['--state-dir', '--tape'] as const).map((option) => new FolderLock(option, path, log));
+  for (const lock of locks) await lock.acquire();
+  for (const lock of locks) await lock.release();
+  expect(readdirSync(path)).toEqual([]);
 });
