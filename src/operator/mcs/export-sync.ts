@@ -76,18 +76,12 @@ function follow(context: InputContext, objects: ServiceExportObjects): FollowedI
   const keys = new ServiceExportKeys(context, objects);
   const stopped = new AbortController();
   let areReviewed = false;
-  const existing = objects.objects('serviceexports').keys();
-  runSteps(
-    gate,
-    forEachInSteps(existing, EXPORTS_PER_STEP, (name) => keys.review(name)),
-    {
-      signal: stopped.signal,
-      onEnd: () => {
-        areReviewed = true;
-        onChange();
-      },
-    },
-  );
+  function* reviewExisting(): Generator<undefined, void, void> {
+    const existing = objects.objects('serviceexports').keys();
+    yield* forEachInSteps(existing, EXPORTS_PER_STEP, (name) => keys.review(name));
+    areReviewed = true; // not if a step has thrown, because the sweep would then delete keys of existing exports
+  }
+  runSteps(gate, reviewExisting(), { signal: stopped.signal, onEnd: onChange });
   const leave = objects.listen((kind, events) => {
     if (kind === 'services' || kind === 'serviceexports')
       for (const { object } of events) keys.review(objectKey(object));

@@ -154,41 +154,62 @@ it('exports and namespaces are read only while a run publishes them, because eac
   await backend.close();
 });
 
-it('existing exports are published in steps, and are complete after the last one (regression: all in one turn)', async () => {
-  const clock = new ManualClock();
-  const runtime = { clock, random: () => 0.5 };
-  const backend = new MemoryBackend(runtime);
-  const source = new KubernetesClient(new MemoryApiTransport(new MemoryApiServer({ clock })), runtime);
-  const turns: (() => void)[] = [];
-  const gate = new TurnGate({
-    clock: { now: () => 0 },
-    nextTurn: (turn) => turns.push(turn),
-    weightPerTurn: 1,
-  });
-  const names = new Map(Array.from({ length: 1000 }, (_, at) => [`shop/e${at}`, undefined]));
-  const get = vi.spyOn(names, 'get');
-  const objects = {
-    complete: true,
-    objects: () => names as unknown as ReadonlyMap<string, never>,
-    listen: () => () => {},
-  };
-  const producer = exportSync({ ...runtime, clusterName: 'a', clusterID: 1, source, backend, gate }, objects);
-  const ended = new AbortController();
-  const running = producer.run(ended.signal);
-  let reviewed = 0;
-  for (; reviewed < names.size && turns.length > 0; reviewed = get.mock.calls.length) {
-    expect(get.mock.calls.length - reviewed).toBeLessThan(200);
-    expect(producer.status().state).toBe('waiting');
-    turns.shift()?.();
-    await settle();
+describe('existing exports', () => {
+  /** Runs a producer with 1,000 ServiceExports, which a test reads with `get`, and a gate whose turns it starts. */
+  function start(get: (name: string) => undefined): {
+    readonly turns: (() => void)[];
+    readonly state: () => string;
+  } {
+    const clock = new ManualClock();
+    const runtime = { clock, random: () => 0.5 };
+    const backend = new MemoryBackend(runtime);
+    const source = new KubernetesClient(new MemoryApiTransport(new MemoryApiServer({ clock })), runtime);
+    const turns: (() => void)[] = [];
+    const gate = new TurnGate({
+      clock: { now: () => 0 },
+      nextTurn: (turn) => turns.push(turn),
+      weightPerTurn: 1,
+    });
+    const names = new Map(Array.from({ length: 1000 }, (_, at) => [`shop/e${at}`, undefined]));
+    vi.spyOn(names, 'get').mockImplementation(get);
+    const objects = {
+      complete: true,
+      objects: () => names as unknown as ReadonlyMap<string, never>,
+      listen: () => () => {},
+    };
+    const options = { ...runtime, clusterName: 'a', clusterID: 1, source, backend, gate };
+    const producer = exportSync(options, objects);
+    const ended = new AbortController();
+    const running = producer.run(ended.signal);
+    onTestFinished(async () => {
+      ended.abort();
+      await running;
+      await source.close();
+      await backend.close();
+    });
+    return { turns, state: () => producer.status().state };
   }
-  expect(reviewed).toBe(names.size);
-  for (; turns.length > 0; await settle()) turns.shift()?.();
-  expect(producer.status().state).toBe('running');
-  ended.abort();
-  await running;
-  await source.close();
-  await backend.close();
+
+  it('are published in steps, and are complete after the last one (regression: all in one turn)', async () => {
+    let calls = 0;
+    const { turns, state } = start(() => void calls++);
+    let reviewed = 0;
+    for (; reviewed < 1000 && turns.length > 0; reviewed = calls) {
+      expect(calls - reviewed).toBeLessThan(200);
+      expect(state()).toBe('waiting');
+      turns.shift()?.();
+      await settle();
+    }
+    expect(reviewed).toBe(1000);
+    for (; turns.length > 0; await settle()) turns.shift()?.();
+    expect(state()).toBe('running');
+  });
+
+  it('are not complete if a step throws (regression: complete, so that keys of earlier runs were deleted)', async () => {
+    const { turns, state } = start((name) => expect(name).not.toBe('shop/e500') as undefined);
+    for (; turns.length > 0; await settle()) turns.shift()?.();
+    expect(state()).toBe('waiting');
+  });
 });
 
 describe('the keys of an earlier operator', () => {
