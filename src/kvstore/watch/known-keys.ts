@@ -1,3 +1,4 @@
+import { showValue } from '../../base/show-value.ts';
 import { bufferView, hashOfBytes } from '../../columns/byte-words.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
 import { KvstoreError } from '../session/errors.ts';
@@ -64,7 +65,7 @@ export class KnownKeys {
     if (!hasPrefix(key, this.#prefixBytes))
       throw new KvstoreError(
         'internal',
-        `the server sent ${kv.key}, which does not begin with ${this.#prefix}`,
+        `the server sent ${showValue(kv.key)}, which does not begin with ${this.#prefix}`,
       );
     return this.#keys.find(key, this.#prefixBytes.length);
   }

@@ -429,9 +429,9 @@ export class ListAndWatch implements Watch {
   }
 
   #receive(events: readonly TransportEvent[], isPartial: boolean): void {
-    this.#outage = undefined;
     this.#arrivedAt ??= this.#options.clock.now();
     this.#cursor.receive(events, isPartial);
+    this.#outage = undefined; // not if an event is invalid: the delays between retries then grow
     this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.nextRevision);
     this.#queue.shorten();
     this.#flush();

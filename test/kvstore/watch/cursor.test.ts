@@ -39,7 +39,7 @@ it.each(['q/a', 'p', '', 'px'])(
     const { cursor, queue } = listed(20);
     const error = expect.objectContaining({
       code: 'internal',
-      message: `the server sent ${key}, which does not begin with p/`,
+      message: `the server sent "${key}", which does not begin with p/`,
     });
     expect(() => cursor.applyListed(kv(key, 30), true)).toThrow(error);
     expect(() => cursor.receive([kv(key, 30)])).toThrow(error);
@@ -47,6 +47,11 @@ it.each(['q/a', 'p', '', 'px'])(
     expect([queue.take(), cursor.knownKeys.size]).toEqual([[], 0]);
   },
 );
+
+it('a large key that does not have the prefix is cut in the message (regression: the status contained 64 MiB)', () => {
+  const { cursor } = listed(20);
+  expect(() => cursor.receive([kv('q'.repeat(1_000_000), 30)])).toThrow(/^the server sent .{1,160} p\/$/);
+});
 
 describe('a header of another history', () => {
   it.each([

@@ -198,6 +198,24 @@ describe('a watch that fails', () => {
     expect(recorder.status().state).toBe('watching');
   });
 
+  it('retries with backoff if each stream sends a key of another prefix (regression: twenty times a second)', async () => {
+    world.telling((observer) => ({
+      onEvents: (events, header, isPartial) =>
+        observer.onEvents(
+          events.map(({ modRevision }) => ({ key: 'q/a', value: undefined, modRevision })),
+          header,
+          isPartial,
+        ),
+    }));
+    const recorder = world.read();
+    for (let ms = 0; ms < MINUTE_MS; ms += 50) {
+      world.put('a');
+      await advance(world.clock, 50);
+    }
+    expect(recorder.status().streams).toBeGreaterThan(20);
+    expect(recorder.status().streams).toBeLessThan(100);
+  });
+
   it('notifies its owner: waiting, and then its next state', async () => {
     world.put('a');
     world.putElsewhere();
