@@ -383,6 +383,7 @@ export class FollowedCluster {
     this.#options.retries?.succeeded();
     const replaced = isReplaced(this.#handshake, read);
     this.#handshake = read;
+    this.#refusedID = undefined;
     return { type: 'config', config: config?.value, replaced, others };
   }
 

@@ -253,6 +253,18 @@ describe('cluster ids', () => {
     expect(statusOf('b')).toMatchObject({ state: 'ready', refusedID: undefined });
   });
 
+  it('are refused only while the configuration exists (regression: a conflict was reported after its deletion)', async () => {
+    await follow('a', newCluster(clock, 'a', 1));
+    const server = newCluster(clock, 'b', 1);
+    await agent.add('b', server);
+    await settle(8);
+    expect(statusOf('b').refusedID).toBe(1);
+    write(server, 'cilium/cluster-config/other', { id: 4 });
+    write(server, 'cilium/cluster-config/b', undefined);
+    await advance(clock, 20_000);
+    expect(statusOf('b')).toMatchObject({ state: 'no-configuration', refusedID: undefined });
+  });
+
   it('that change cause a withdrawal of the state that was read under the old id', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
