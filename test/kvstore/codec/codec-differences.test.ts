@@ -8,7 +8,6 @@ import { decodeInPieces } from '../../../src/kvstore/codec/value.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
 import { outcomeOf } from './support/outcome.ts';
 
-/** Returns the value, or the reason of its rejection. Dropped details have a separate test. */
 function droppedOf(decoded: Decoded<unknown>): readonly string[] {
   return decoded.ok ? (decoded.dropped ?? []).map(({ reason, field }) => `${reason} ${field}`) : [];
 }

@@ -14,7 +14,6 @@ import { outcomeOf } from './support/outcome.ts';
 const bytesOf = (json: unknown): Uint8Array => bytesOfText(JSON.stringify(json));
 const jsonOf = (bytes: Uint8Array): unknown => JSON.parse(textOfBytes(bytes) ?? '');
 
-/** Returns the decoded value, or the reason and field of the rejection. */
 function proved<T>(decoded: Decoded<T>): T {
   if (!decoded.ok) throw new Error(decoded.rejection.message);
   return decoded.value;
