@@ -21,8 +21,8 @@ export type HandlerResult = void | Promise<void>;
  *
  * Handlers may call the node manager. Their changes are delivered after the current delivery (SEMANTICS 9).
  *
- * `signal` is aborted if the handler is unsubscribed or the manager is closed. The call is not repeated then. Each
- * asynchronous call has its own signal, so its abort listeners need not be removed.
+ * `signal` is aborted if the handler is unsubscribed or the manager is closed before the call has ended. The call is
+ * not repeated then. Each asynchronous call has its own signal, so its abort listeners need not be removed.
  */
 export interface NodeHandler {
   /** Name of the handler in status and faults. */
