@@ -41,11 +41,6 @@ const IP_WITH_PORT = /^(?:\[([\da-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+)$/i;
 /** The DNS name of a service: `checkout.shop.svc`, `checkout.shop.svc.cluster.local:80`. */
 const SERVICE_DNS_NAME = /^([^./]+)\.([^./]+)\.svc(?:[.:].*)?$/i;
 
-/** Returns the searched name of a query: an IP without its port, `namespace/name` for the DNS name of a service. */
-function searchedName(query: string): string {
-  return query.replace(IP_WITH_PORT, '$1$2').replace(SERVICE_DNS_NAME, '$2/$1');
-}
-
 /** Returns how a name matches a query; `undefined` if it does not. */
 function matchOf(name: string, query: string): SearchMatch | undefined {
   const at = name.indexOf(query);
@@ -173,7 +168,9 @@ class Search {
   #addNamed(): void {
     const { ipcache, services, nodes, labelsOf } = this.#model;
     const name = this.#lower;
-    if (name.includes('/') && services.get(parseServiceKey(name))) this.#add('service', name, 'exact');
+    const serviceKey = name.replace(SERVICE_DNS_NAME, '$2/$1');
+    if (serviceKey.includes('/') && services.get(parseServiceKey(serviceKey)))
+      this.#add('service', serviceKey, 'exact');
     if (nodes.get(name)) this.#add('node', name, 'exact');
     const prefix = Prefix.parseAnnotated(this.#query);
     if (prefix === undefined) this.#addPartialAddress();
@@ -327,7 +324,7 @@ export async function search(
   query: string,
   limit: number,
 ): Promise<SearchDocument> {
-  const started = new Search(model, searchedName(query), limit);
+  const started = new Search(model, query.replace(IP_WITH_PORT, '$1$2'), limit);
   await run(started.steps());
   return { query, truncated: started.truncated, groups: started.groups() };
 }

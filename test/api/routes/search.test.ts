@@ -73,6 +73,17 @@ describe('search', () => {
     expect(await found(text, model)).toEqual(['prefix fd00::7/128 exact']);
   });
 
+  it('finds nodes and labels with the form of a DNS name of a service (regression: only a service)', async () => {
+    const model = new TestModel();
+    const name = 'rack-1.paris.svc.example.net';
+    model.nodes.nodeUpdated({ cluster: 'own', name, source: 'k8s' });
+    expect(await found(name, model)).toEqual([`node own/${name} exact`]);
+    const labels = [{ source: 'k8s', key: 'url', value: 'web.shop.svc' }];
+    model.identities = () => [{ identity: 7, labels, cluster: 'own' }];
+    const expected = ['label k8s:url=web.shop.svc exact', 'identity 7 related'];
+    expect(await found('url=web.shop.svc', model)).toEqual(expected);
+  });
+
   it('sorts by the match, then by the length of the key, then by the key', async () => {
     const model = new TestModel();
     for (const name of ['xweb', 'web-b', 'web-a', 'web-long', 'web', 'a-web-1'])
