@@ -88,8 +88,13 @@ function* stepProblem(
   };
 }
 
+/** Returns true if a cluster is being read. A refused cluster is drained, and is then in state `failed`. */
+function isRead({ connected, state }: ClusterDocument): boolean {
+  return connected && state !== 'failed' && state !== 'draining';
+}
+
 function* clusterProblem(cluster: ClusterDocument, now: number): Generator<ReportedProblem, void, void> {
-  const { name, state, ready, connected, knownAt, servicesExpired, heartbeat } = cluster;
+  const { name, ready, knownAt, servicesExpired, heartbeat } = cluster;
   const subject = `cluster ${name}`;
   if (ready) {
     if (heartbeat !== 'stale') return;
@@ -99,8 +104,7 @@ function* clusterProblem(cluster: ClusterDocument, now: number): Generator<Repor
     return;
   }
   const { text, since, remedy } = incompleteProblem(cluster, now);
-  const isFollowed = connected && state !== 'failed';
-  const isServed = servicesExpired !== true && (isFollowed || knownAt !== undefined);
+  const isServed = servicesExpired !== true && (isRead(cluster) || knownAt !== undefined);
   const without = servicesExpired === true ? ', without services, whose TTL has ended' : '';
   const served =
     knownAt === undefined ? '' : ` The state of ${sinceText(now, knownAt)} ago is served${without}.`;
@@ -116,9 +120,10 @@ function* clusterProblem(cluster: ClusterDocument, now: number): Generator<Repor
 
 /** Returns why a cluster is not ready. */
 function incompleteProblem(
-  { name, local, state, connected, connectionChangedAt, knownAt, missing, lastFailure }: ClusterDocument,
+  cluster: ClusterDocument,
   now: number,
 ): Pick<HealthProblem, 'text' | 'since' | 'remedy'> {
+  const { name, local, state, connected, connectionChangedAt, knownAt, missing, lastFailure } = cluster;
   const reason = lastFailure === undefined ? '' : `: ${lastFailure}`;
   const troubleshoot = `Run dpcache clustermesh troubleshoot${local ? '' : ` ${name}`}.`;
   // In state `watching`, the kvstore answers some readers, but for example refuses another one the right to read.
@@ -137,7 +142,7 @@ function incompleteProblem(
     };
   const lacks = missing.length === 0 ? '' : `: ${missing.join(', ')} missing`;
   // A cluster that is being read may have a failure that is resolved.
-  if (connected && state !== 'failed') return { text: `Not complete${lacks}.`, since: knownAt };
+  if (isRead(cluster)) return { text: `Not complete${lacks}.`, since: knownAt };
   // If the kvstore answers, the reason contains the remedy.
   const remedy = connected ? undefined : troubleshoot;
   return { text: `Not complete${lacks}${reason}.`, since: knownAt, remedy };

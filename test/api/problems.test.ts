@@ -180,6 +180,11 @@ describe('the problems of a status', () => {
       },
     ],
     [
+      'a refused cluster whose keys are withdrawn, as of dpcache status --load (regression: no reason, only a warning)',
+      { clusters: [cluster('baltic', { connected: true, state: 'draining', lastFailure: 'has id 1' })] },
+      { severity: 'error', text: 'Not complete: has id 1.' },
+    ],
+    [
       'a kvstore with the configuration of another cluster (regression: only the missing one was named)',
       {
         clusters: [cluster('baltic', { connected: true, state: 'no-configuration', lastFailure: 'only b' })],
