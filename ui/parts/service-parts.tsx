@@ -21,14 +21,27 @@ export function servicePortsText({
   return portsText(Object.fromEntries(entries));
 }
 
+/** Returns the backends of each cluster, the local cluster first. */
+export function groupByCluster<B extends Pick<BackendDocument, 'cluster'>>(
+  backends: readonly B[],
+  local: string,
+): readonly (readonly [cluster: string, backends: readonly B[]])[] {
+  const groups = new Map<string, B[]>();
+  for (const backend of backends) {
+    const { cluster = local } = backend;
+    const group = groups.get(cluster);
+    if (group === undefined) groups.set(cluster, [backend]);
+    else group.push(backend);
+  }
+  return [...groups].sort(([a], [b]) => Number(b === local) - Number(a === local) || compareNames(a, b));
+}
+
 /** Returns the number of backends of each cluster, the local cluster first. */
 export function countByCluster(
   backends: readonly Pick<BackendDocument, 'cluster'>[],
   local: string,
 ): readonly (readonly [cluster: string, count: number])[] {
-  const counts = new Map<string, number>();
-  for (const { cluster = local } of backends) counts.set(cluster, (counts.get(cluster) ?? 0) + 1);
-  return [...counts].sort(([a], [b]) => Number(b === local) - Number(a === local) || compareNames(a, b));
+  return groupByCluster(backends, local).map(([cluster, { length }]) => [cluster, length]);
 }
 
 /** A bar of the backends of a service: those of the local cluster, and those of each remote one. */

@@ -19,7 +19,7 @@ import {
 import { Chip, Mark, Restored } from '../parts/marks.tsx';
 import { Certainty } from '../parts/moment.tsx';
 import { Facts, Panel, Pending, Title } from '../parts/panel.tsx';
-import { countByCluster, portsText } from '../parts/service-parts.tsx';
+import { groupByCluster, portsText } from '../parts/service-parts.tsx';
 
 const RULES: Readonly<Record<NonNullable<ExplanationDocument['decidedBy']>, string>> = {
   'only-claim': 'It is the only claim.',
@@ -112,18 +112,15 @@ function Backends({ name }: { name: string }): VNode {
             No prefix contains it. Connections to it go to {counted(document.backends.length, 'backend')}.
           </p>
           <ul class="lines spread-list">
-            {countByCluster(document.backends, local).map(([cluster, count]) => (
+            {groupByCluster(document.backends, local).map(([cluster, backends]) => (
               <li key={cluster}>
-                <ClusterLink name={cluster} /> <span class="soft">{counted(count, 'backend')}</span>{' '}
-                {document.backends
-                  .filter(({ cluster: of = local }) => of === cluster)
-                  .slice(0, MAX_BACKENDS)
-                  .map(({ address }) => (
-                    <span key={address}>
-                      <PrefixLink prefix={address} />{' '}
-                    </span>
-                  ))}
-                {count > MAX_BACKENDS && '…'}
+                <ClusterLink name={cluster} /> <span class="soft">{counted(backends.length, 'backend')}</span>{' '}
+                {backends.slice(0, MAX_BACKENDS).map(({ address }) => (
+                  <span key={address}>
+                    <PrefixLink prefix={address} />{' '}
+                  </span>
+                ))}
+                {backends.length > MAX_BACKENDS && '…'}
               </li>
             ))}
           </ul>
