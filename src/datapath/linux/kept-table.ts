@@ -345,7 +345,7 @@ export class KeptTable<Item> implements Disposable {
       if (key === undefined) break;
       const item = this.#desired.get(key);
       if (!needsChange(key, item)) continue;
-      changes.push({ key, item });
+      changes.push({ key, item, isRetry: this.#failing.has(key) });
       weight += this.#table.weight?.(key, item) ?? 1;
     }
     return changes;

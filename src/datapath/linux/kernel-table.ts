@@ -5,6 +5,8 @@ export interface TableChange<Item> {
   readonly key: string;
   /** If undefined, the key is deleted. */
   readonly item: Item | undefined;
+  /** True if the last change of the key failed. */
+  readonly isRetry?: boolean | undefined;
 }
 
 /** A difference between a table and its desired content. */

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { keptItems } from '../../../src/datapath/linux/kept-items.ts';
 import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
@@ -368,6 +368,9 @@ describe('a kept table', () => {
 
   it('retries failures by itself, and reports the reason', async () => {
     const { table, turns, kept, set } = setUp();
+    const retried = vi.spyOn(table, 'apply');
+    const retries = (): unknown =>
+      retried.mock.calls.flatMap(([changes]) => changes.map(({ key, isRetry }) => [key, isRetry]));
     await turns.until(kept.adopt());
     table.broken.add('bad');
     set('bad', '1');
@@ -388,6 +391,15 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ bad: '1', good: '1' });
     expect(kept.status()).toMatchObject({ state: 'adopting', failing: 0 });
     expect(turns.clock.pending).toBe(0);
+    set('bad', '2');
+    await turns.settle();
+    expect(retries()).toEqual([
+      ['bad', false],
+      ['good', false],
+      ['bad', true],
+      ['bad', true],
+      ['bad', false],
+    ]);
   });
 
   it('writes the items that fit if the table is full, and the others when there is room', async () => {

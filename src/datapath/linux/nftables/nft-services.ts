@@ -82,8 +82,6 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly #users: Record<Family, Map<string, number>> = { 4: new Map(), 6: new Map() };
   #monitor: Disposable | undefined;
   #onChange: () => void = () => {};
-  /** Keys whose last change failed. Only the first failure of a key requests a read. */
-  readonly #failed = new Set<string>();
 
   /** Opens a socket, in the given network namespace if there is one. Writes nothing. */
   constructor(kernel: Kernel, namespace?: string) {
@@ -323,10 +321,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     outcomes: (SyscallError | undefined)[],
   ): void {
     outcomes[at] = error;
-    if (!this.#failed.has(change.key)) {
-      this.#failed.add(change.key);
-      this.#onChange();
-    }
+    if (change.isRetry !== true) this.#onChange(); // a failed retry would find the same
     if (bytes > BATCH_BYTES) for (const _ of this.#readAll());
     this.#deleteUnlimited(change);
     this.#structure[family] = undefined;
@@ -369,7 +364,6 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
 
   /** Records a change that the kernel has applied. */
   #recordSuccess({ key, item }: TableChange<ServiceItem>): void {
-    this.#failed.delete(key);
     const endpoint = parseEndpoint(key);
     const family = familyOf(endpoint.ip);
     const current = this.#frontends[family].get(key);
