@@ -140,16 +140,24 @@ export class PolicyCIDRTable {
     runSteps(this.#gate, this.#steps, { signal: this.#signal });
   }
 
+  /** If the metadata throws, applies the other changes, and applies the failed ones again with the next change. */
   *#applyPending(): Steps {
     let changes = 0;
-    try {
-      for (const [resource, steps] of this.#pending) {
-        this.#pending.delete(resource);
+    const errors: unknown[] = [];
+    const failed = new Map<string, () => Steps>();
+    for (const [resource, steps] of this.#pending) {
+      this.#pending.delete(resource);
+      failed.delete(resource);
+      try {
         for (const _ of steps()) if (++changes % CHANGES_PER_STEP === 0) yield;
+      } catch (error) {
+        errors.push(error);
+        failed.set(resource, steps);
       }
-    } finally {
-      this.#steps = undefined; // also if the metadata throws, so that later changes are applied
     }
+    this.#steps = undefined;
+    for (const [resource, steps] of failed) this.#pending.set(resource, steps);
+    if (errors.length > 0) throw errors[0];
   }
 
   *#applyGroup(group: string, received: ParsedCIDRGroup | undefined): Steps {
@@ -162,11 +170,26 @@ export class PolicyCIDRTable {
     const change = { group, added: new Map<string, Prefix>(), removed: new Map<string, Prefix>() };
     yield* addOthers(change.added, after, before);
     yield* addOthers(change.removed, before, after);
+    yield* this.#labelGroup(change, after.keys(), received?.labels ?? new Map());
     if (received === undefined) this.#groups.delete(group);
     else this.#groups.set(group, after);
-    const policies = [...(this.#byGroup.get(group) ?? [])];
-    yield* this.#labelGroup(change, after.keys(), received?.labels ?? new Map());
-    for (const resource of policies) yield* this.#untilChanged(resource, this.#writeGroup(resource, change));
+    const errors: unknown[] = [];
+    for (const resource of [...(this.#byGroup.get(group) ?? [])]) {
+      try {
+        yield* this.#untilChanged(resource, this.#writeGroup(resource, change));
+      } catch (error) {
+        errors.push(error);
+        this.#rewrite(resource);
+      }
+    }
+    if (errors.length > 0) throw errors[0];
+  }
+
+  /** Writes all CIDRs of a policy after the pending changes. */
+  #rewrite(resource: string): void {
+    const written = this.#policies.get(resource);
+    if (written === undefined) return;
+    this.#apply(resource, () => this.#untilChanged(resource, this.#write(resource, written)));
   }
 
   /** Runs the steps of a policy until the policy changes, because its pending change then reads all its CIDRs. */
@@ -224,7 +247,7 @@ export class PolicyCIDRTable {
     };
     written.policy = current;
     this.#policies.set(resource, written);
-    this.#apply(resource, () => this.#untilChanged(resource, this.#write(resource, written)));
+    this.#rewrite(resource);
   }
 
   #removeReference(group: string, resource: string): void {
@@ -309,7 +332,7 @@ export class PolicyCIDRTable {
   }
 
   #remove(resource: string, cidr: string, cidrs: Map<string, number>): void {
-    cidrs.delete(cidr);
     this.#metadata.removeMetadata(cidr, resource);
+    cidrs.delete(cidr);
   }
 }

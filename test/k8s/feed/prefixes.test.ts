@@ -292,6 +292,30 @@ describe('the CIDRs of policies', () => {
       expect(metadata.said).toContain('192.0.2.0/24 cidrgroup/office');
     });
 
+    it('although the metadata throws for others (regression: those waited, and the failed ones were lost)', async () => {
+      const { world, metadata, group, policyOf, turn } = await stepWorld();
+      const upsert = metadata.upsertMetadata.bind(metadata);
+      const failing = vi
+        .spyOn(metadata, 'upsertMetadata')
+        .mockImplementation((prefix, source, resource, labels) => {
+          if (['cnp/shop/p0', 'cnp/shop/p1'].includes(resource)) throw new Error('no room');
+          upsert(prefix, source, resource, labels);
+        });
+      group(...CIDRS, '192.0.2.0/24');
+      for (const n of [1, 2]) policyOf(n, { ingress: [{ fromCIDR: ['198.51.100.0/24'] }] });
+      while (await turn());
+      const resources = (cidr: string): number =>
+        metadata.said.filter((line) => line.startsWith(`${cidr} `)).length;
+      expect([resources('192.0.2.0/24'), resources('198.51.100.0/24')]).toEqual([1 + POLICIES - 3, 1]);
+      failing.mockRestore();
+      policyOf(3, {});
+      while (await turn());
+      expect([resources('192.0.2.0/24'), resources('198.51.100.0/24')]).toEqual([1 + POLICIES - 3, 2]);
+      world.cluster.delete('ciliumnetworkpolicies', 'p0', 'shop');
+      while (await turn());
+      expect(metadata.said.filter((line) => line.endsWith('/p0'))).toEqual([]);
+    });
+
     it('also if it and a policy change in between, and each label is set and removed once', async () => {
       const { world, metadata, group, policyOf, turn } = await stepWorld();
       group('192.0.2.0/24');
