@@ -13,6 +13,11 @@ export class AgingTable<V> {
     return this.#fresh.size + this.#old.size;
   }
 
+  /** Returns the number of values that are not old. */
+  get fresh(): number {
+    return this.#fresh.size;
+  }
+
   get(name: ObjectName): V | undefined {
     return this.#fresh.get(name) ?? (this.#old.size === 0 ? undefined : this.#old.get(name));
   }

@@ -68,6 +68,11 @@ export class KnownObjects {
     return this.#objects.size;
   }
 
+  /** Returns the number of objects that the current list has contained. */
+  get listed(): number {
+    return this.#objects.fresh;
+  }
+
   /** Returns the version at the start of the next watch; empty before the first list. */
   get version(): string {
     return this.#version;

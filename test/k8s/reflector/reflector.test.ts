@@ -498,6 +498,20 @@ describe('a list', () => {
     expect(reflector.status()).toMatchObject({ listed: false, lastFailure: { code: 'garbled', message } });
   });
 
+  it('of which 101 pages have no new object has failed (regression: a server with ever new tokens was asked for ever)', async () => {
+    follow();
+    await (await api.takes('stream')).refuse(410);
+    await (await api.takes('list')).list('5', [pod('a', '1')], '0');
+    for (let page = 1; page <= 100; page++)
+      await (await api.takes('list')).list('5', page === 50 ? [] : [pod('a', '1')], `${page}`);
+    await (await api.takes('list')).list('5', [pod('b', '1')], 'b');
+    for (let page = 1; page <= 101; page++)
+      await (await api.takes('list')).list('5', [pod('b', '1')], `b${page}`);
+    const message = 'the list has no new object in 101 pages';
+    expect(reflector.status()).toMatchObject({ listed: false, lastFailure: { code: 'garbled', message } });
+    expect(api.waiting).toBe(0);
+  });
+
   it('may take long while it progresses: a minute of silence ends it', async () => {
     follow();
     await (await api.takes('stream')).refuse(422);
