@@ -65,7 +65,7 @@ import {
   type TxnResponse,
   type WriteOperation,
 } from './session/transport.ts';
-import { plainKeyValue } from './session/wire-key-value.ts';
+import { entrySize, plainKeyValue } from './session/wire-key-value.ts';
 import { guardedTxn, WriteFence } from './session/write-fence.ts';
 import { ClientWrites, type ReadKey } from './watch/client-writes.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
@@ -135,6 +135,14 @@ const FIRST_LEASE_FRACTION = 0.6;
 const SECOND_REVOCATION_MS = 1000;
 /** Maximum number of keys that `listPrefix` reads without a stream. */
 const SINGLE_READ_KEYS = 128;
+
+/**
+ * Maximum size of a listing, the default quota of an etcd. It limits the memory for the answers of a server that always
+ * sends further keys.
+ */
+const MAX_LISTING_BYTES = 2 * 1024 ** 3;
+/** Memory of a listed key in addition to its name and value. */
+const KEY_BYTES = 200;
 
 /** A binding, which ends if `write` is applied. `holder` keeps the lease of the binding. */
 interface ReleasedBinding {
@@ -287,7 +295,15 @@ export class KvstoreClient implements KvstoreBackend {
         pageSize: new PageSize(WATCH_LIMITS),
         read: (page) => this.#call(({ deadlineMs }) => session.range(page, deadlineMs), call),
       });
-      for await (const { kvs } of pages) for (const kv of kvs) all.push(plainKeyValue(kv));
+      let bytes = 0;
+      for await (const { kvs } of pages) {
+        for (const kv of kvs) {
+          bytes += entrySize(kv) + KEY_BYTES;
+          all.push(plainKeyValue(kv));
+        }
+        if (bytes > MAX_LISTING_BYTES)
+          throw new KvstoreError('too-large', `the keys of ${prefix} exceed ${MAX_LISTING_BYTES} bytes`);
+      }
       return all;
     } catch (thrown) {
       throw this.#asFailure(thrown, call.signal);

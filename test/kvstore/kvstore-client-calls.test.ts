@@ -88,6 +88,28 @@ describe('a client of a kvstore', () => {
     await expect(client.listPrefix('p/')).rejects.toMatchObject({ code: 'unavailable' });
   });
 
+  it('ends a listing whose server always has further keys (regression: it read until the memory was full)', async () => {
+    const value = new Uint8Array(64 << 20);
+    const endless: MemoryTransport['range'] = async ({ start }) => {
+      const header = { clusterID: '1', revision: 9, raftTerm: 1 };
+      return {
+        header,
+        more: true,
+        count: 2,
+        kvs: [{ key: start, value, createRevision: 1, modRevision: 1 }],
+      };
+    };
+    vi.spyOn(link, 'range').mockImplementation(endless);
+    const watch = link.watch.bind(link);
+    vi.spyOn(link, 'watch').mockImplementation((...given) =>
+      Object.assign(watch(...given), { range: endless }),
+    );
+    await expect(client.listPrefix('p/')).rejects.toMatchObject({
+      code: 'too-large',
+      message: 'the keys of p/ exceed 2147483648 bytes',
+    });
+  });
+
   it('counts its leases of both kinds, and lost ones', async () => {
     await client.update('a', ONE, { leased: true });
     await client.update('b', ONE, { leased: 'expires-first' });

@@ -22,6 +22,8 @@ const LOCK_TTL_SECONDS = 25;
 // Interval at which the key ahead is read again, because the watch of the key ahead may have ended or be stuck.
 const RECHECK_MS = 5000;
 const DELETE_BACKOFF = { baseMs: 200, capMs: 5000 };
+/** Maximum number of contenders of a lock. More than the nodes of any cluster; limits what a server can send. */
+const MAX_CONTENDERS = 65_536;
 const EMPTY = bytesOfText('');
 
 /** The key of a contender in the queue of a lock. */
@@ -197,7 +199,9 @@ export class LockKeeper {
   /** Resolves to true when no entry is before `entry`, or to false if `entry` does not exist any more. */
   async #waitUntilFirst(path: string, entry: QueueEntry, signal: AbortSignal): Promise<boolean> {
     for (;;) {
-      const { header, kvs: below } = await this.#options.transport.range(prefixRange(`${path}/`), { signal });
+      const range = { ...prefixRange(`${path}/`), limit: MAX_CONTENDERS, keysOnly: true };
+      const { header, kvs: below, more } = await this.#options.transport.range(range, { signal });
+      if (more) throw new KvstoreError('too-large', `${path} has more than ${MAX_CONTENDERS} keys`);
       // Ignore locks of paths below this path. The Go client waits for them, but both clients still exclude each other.
       const kvs = below.filter(({ key }) => !key.includes('/', path.length + 1));
       if (!kvs.some(({ createRevision }) => createRevision === entry.revision)) return false;

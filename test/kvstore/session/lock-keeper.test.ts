@@ -187,6 +187,19 @@ describe('the locks of one client', () => {
     await Promise.all(others.map((other) => other.close()));
   });
 
+  it('a queue of too many keys rejects (regression: a server could send any number, with values)', async () => {
+    const { link } = backend;
+    const range = link.range.bind(link);
+    const read = vi
+      .spyOn(link, 'range')
+      .mockImplementation(async (...given) => ({ ...(await range(...given)), more: true }));
+    await expect(backend.lock(PATH)).rejects.toMatchObject({
+      code: 'too-large',
+      message: `${PATH} has more than 65536 keys`,
+    });
+    expect(read.mock.calls[0]?.[0]).toMatchObject({ limit: 65_536, keysOnly: true });
+  });
+
   it('a caller that asks while the second in line holds the lock waits for that one', async () => {
     const first = await backend.lock(PATH);
     const second = backend.lock(PATH);
