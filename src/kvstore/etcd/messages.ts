@@ -274,7 +274,7 @@ export function decodeLease(buffer: Buffer): { readonly lease: LeaseID; readonly
   let ttlSeconds = 0;
   while (reader.next(buffer.length)) {
     if (reader.field === 2) lease = reader.int64();
-    else if (reader.field === 3) ttlSeconds = reader.number();
+    else if (reader.field === 3) ttlSeconds = Number(reader.int64());
     else reader.skip();
   }
   return { lease, ttlSeconds };

@@ -99,6 +99,11 @@ export function missingNewLease(lease: string): KvstoreError {
   return new KvstoreError('unavailable', `lease ${lease} was granted, but does not exist`);
 }
 
+/** Returns the error for a granted lease that the client already holds, for example after a restore of the store. */
+export function leaseGrantedTwice(lease: string): KvstoreError {
+  return new KvstoreError('internal', `the server granted lease ${lease}, which this client already holds`);
+}
+
 export function closedError(): KvstoreError {
   return new KvstoreError('closed', 'the client was closed');
 }

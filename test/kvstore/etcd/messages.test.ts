@@ -294,6 +294,11 @@ describe('answers, against protobufjs', () => {
     expect(decodeLease(Buffer.from([0x10, ...minusOne]))).toMatchObject({ lease: '-1' });
   });
 
+  it('a negative TTL is negative (regression: 584 billion years)', () => {
+    const minusOne = [...Array.from({ length: 9 }, () => 0xff), 1];
+    expect(decodeLease(Buffer.from([0x18, ...minusOne]))).toMatchObject({ ttlSeconds: -1 });
+  });
+
   it('fields of newer servers are skipped', async () => {
     const buffer = encode('RangeResponse', { count: 7 });
     const unknown = Buffer.from([

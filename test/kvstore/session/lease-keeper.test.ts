@@ -553,6 +553,17 @@ describe('a lease keeper', () => {
     expect(await adopt()).toBe(true); // regression: never, because the loss counted as the end of the adopted lease
   });
 
+  it('refuses a lease that the server grants a second time (regression: an endless loop after its expiry)', async () => {
+    for (let i = 0; i < 1000; i++) await keeper.bind(`${i}`);
+    const { held } = await keeper.bind('0');
+    link.grantLease = () => Promise.resolve(held.id);
+    await expect(keeper.bind('more')).rejects.toMatchObject({
+      code: 'internal',
+      message: `the server granted lease ${held.id}, which this client already holds`,
+    });
+    expect([keeper.size, keeper.holds(held.id), lost]).toEqual([1, true, []]);
+  });
+
   it('unbinds a restored key after each delete that began before (regression: not if its row was reused)', async () => {
     const binding = await keeper.bind('a');
     const first = keeper.bindingOf('a');
