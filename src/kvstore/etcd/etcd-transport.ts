@@ -1,5 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
+import { processGate } from '../../base/node/process-gate.ts';
+import { systemClock } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { isOneKey } from '../codec/key-range.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError, UNREACHABLE } from '../session/errors.ts';
@@ -63,12 +65,12 @@ export class EtcdTransport implements Transport {
   #isClosed = false;
   /** Prefixes whose watch received an answer that was too large. Their next watch lets the server split answers. */
   readonly #fragmented = new Set<string>();
-  readonly #gate: TurnGate | undefined;
+  readonly #gate: TurnGate;
 
   /**
-   * @param gate admits the answers, because those of many connections arrive in the same turn; default: no gate
+   * @param gate admits the answers, because those of many connections arrive in the same turn; default: a separate gate
    */
-  constructor(config: EtcdConfig, random: Random, gate?: TurnGate) {
+  constructor(config: EtcdConfig, random: Random, gate: TurnGate = processGate(systemClock)) {
     this.#endpoints = endpointsOf(config);
     this.#endpointNumber = Math.floor(random() * this.#endpoints.length);
     this.#gate = gate;
@@ -98,7 +100,7 @@ export class EtcdTransport implements Transport {
     const weight = WEIGHT_OF_CALL + WEIGHT_OF_WRITE * Math.max(writes.length, otherwise.length);
     return this.#call(async (endpoint, startedAt) => {
       const answer = await endpoint.raw('KV', 'Txn', message, options, startedAt);
-      await this.#gate?.pass(weight);
+      await this.#gate.pass(weight);
       return withHeader(decodeTxn(answer));
     });
   }

@@ -1,4 +1,4 @@
-import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
 import { watchedRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type {
@@ -24,8 +24,8 @@ const BYTES_PER_WEIGHT = 128;
 export interface EtcdWatchOptions {
   /** Allows the server to split an answer that would be too large. */
   readonly fragment: boolean;
-  /** Admits each message and each slice of its events. Default: they are admitted immediately. */
-  readonly gate?: TurnGate | undefined;
+  /** Admits each message and each slice of its events. */
+  readonly gate: TurnGate;
   /** Reads from the endpoint of the stream. */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
   /** Receives the reason of the end. Returns the error that the observer receives. */
@@ -151,9 +151,8 @@ export class EtcdWatchStream implements WatchStream {
    * because an answer cannot be decoded.
    */
   #admit(weight: number, act: () => void): void {
-    const { gate = OPEN_GATE } = this.#options;
     this.#isWaiting = true;
-    void gate.run(Math.min(SLICE_EVENTS, weight), () => {
+    void this.#options.gate.run(Math.min(SLICE_EVENTS, weight), () => {
       this.#isWaiting = false;
       if (this.#isEnded || this.#isPaused) return;
       try {

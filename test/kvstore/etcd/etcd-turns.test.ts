@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http2';
+import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { boolField, bytesField, message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
@@ -92,4 +95,33 @@ it('the answers of many transactions share the turns (regression: each was handl
   await Promise.all(calls);
   expect(turns.all).toBe(4000);
   expect(turns.most).toBeLessThanOrEqual(400); // a write weighs two events, a call 64
+});
+
+it('small messages do not block the event loop if no gate is given (regression: 50,000 in one turn, for a second)', async () => {
+  const MESSAGES = 20_000;
+  const inFrame = (sent: Buffer): Buffer => Buffer.concat([Buffer.from([0, 0, 0, 0, sent.length]), sent]);
+  const server = createServer().on('stream', (stream) => {
+    stream.respond({ 'content-type': 'application/grpc' });
+    stream.write(Buffer.concat([inFrame(CREATED), ...new Array(MESSAGES).fill(inFrame(message(HEADER)))]));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const transport = new EtcdTransport({ endpoints: [endpoint] }, () => 0);
+  const turns = [0];
+  const endTurn = (): void => {
+    turns.push(0);
+    timer = setImmediate(endTurn);
+  };
+  let timer = setImmediate(endTurn);
+  onTestFinished(async () => {
+    clearImmediate(timer);
+    await transport.close();
+    server.close();
+  });
+  const onProgress = (): void => void turns.push((turns.pop() ?? 0) + 1);
+  const observer = { onCreated: () => {}, onEvents: () => {}, onProgress, onEnd: () => {} };
+  transport.watch({ prefix: 'p/', startRevision: 3 }, observer);
+  await until('all messages', () => turns.reduce((sum, received) => sum + received) === MESSAGES);
+  expect(Math.max(...turns)).toBeLessThanOrEqual(2048);
 });
