@@ -43,7 +43,10 @@ export class EtcdWatchStream implements WatchStream {
    * before a restore.
    */
   readonly #cancelDeadline: () => void;
-  #isCreated = false;
+  /** The id of the etcd cluster that has created the watch; undefined before. */
+  #clusterID: string | undefined;
+  /** Revision of the last event. */
+  #revision = 0;
   #stream: EtcdStream | undefined;
   /** The answer whose events are being delivered. */
   #delivering: WatchAnswer | undefined;
@@ -89,6 +92,9 @@ export class EtcdWatchStream implements WatchStream {
     this.#checkOpen();
     const answer = await this.#options.range(request, options);
     this.#checkOpen();
+    // The connection of the stream may have been replaced by one to another cluster.
+    if (answer.header.clusterID !== this.#clusterID)
+      throw etcdError(new Error(this.#otherCluster(answer.header)), this.#host);
     return answer;
   }
 
@@ -174,7 +180,8 @@ export class EtcdWatchStream implements WatchStream {
     const { header, requested, created, canceled, events } = answer;
     if (canceled) this.#end(cancellation(answer, this.#host));
     else if (created) this.#accept(header);
-    else if (!this.#isCreated) this.#violate('a response before the watch was created');
+    else if (this.#clusterID === undefined) this.#violate('a response before the watch was created');
+    else if (header.clusterID !== this.#clusterID) this.#violate(this.#otherCluster(header));
     else if (events.isEmpty && answer.fragment) this.#violate('a fragment without events');
     else if (events.isEmpty) this.#observer.onProgress(header, requested);
     else {
@@ -188,12 +195,16 @@ export class EtcdWatchStream implements WatchStream {
     this.#end(etcdError(new Error(answer), this.#host));
   }
 
+  #otherCluster({ clusterID }: ResponseHeader): string {
+    return `an answer of etcd cluster ${clusterID} to a watch of cluster ${this.#clusterID}`;
+  }
+
   #accept(header: ResponseHeader): void {
-    if (this.#isCreated) {
+    if (this.#clusterID !== undefined) {
       this.#violate('a second response that the watch was created');
       return;
     }
-    this.#isCreated = true;
+    this.#clusterID = header.clusterID;
     this.#cancelDeadline();
     this.#observer.onCreated(header);
   }
@@ -201,6 +212,11 @@ export class EtcdWatchStream implements WatchStream {
   /** Delivers a slice of the events, and schedules the next slice for a later turn. */
   #deliver(answer: WatchAnswer): void {
     const events = answer.events.takeEvents(SLICE_EVENTS);
+    for (const { key, modRevision } of events) {
+      if (modRevision < this.#revision)
+        throw new Error(`an event of ${key} at revision ${modRevision} after revision ${this.#revision}`);
+      this.#revision = modRevision;
+    }
     const { isEmpty: isLast, nextRevision } = answer.events;
     if (isLast) this.#delivering = undefined;
     const isPartial = isLast ? answer.fragment : nextRevision === events.at(-1)?.modRevision;

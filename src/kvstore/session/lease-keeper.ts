@@ -2,7 +2,13 @@ import { deferred } from '../../base/sleep.ts';
 import { SortedMap } from '../../base/sorted-map.ts';
 import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { asKvstoreError, closedError, type KvstoreErrorCode, leaseGrantedTwice, missingNewLease } from './errors.ts';
+import {
+  asKvstoreError,
+  closedError,
+  type KvstoreErrorCode,
+  leaseGrantedTwice,
+  missingNewLease,
+} from './errors.ts';
 import { type ClockReading, clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
 import { LeasedKeys } from './leased-keys.ts';
 import { untilAborted } from './shared-signal.ts';

@@ -1,4 +1,5 @@
 import { afterEach, expect, it } from 'vitest';
+import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import {
   boolField,
   bytesField,
@@ -9,9 +10,10 @@ import {
 } from '../../../src/kvstore/codec/proto-writer.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import type { WatchStream } from '../../../src/kvstore/session/transport.ts';
 import { until } from '../../base/support/until.ts';
 import { settle } from '../support/settle.ts';
-import { FakeServer } from './support/fake-server.ts';
+import { FakeServer, NO_KEYS } from './support/fake-server.ts';
 
 const open: { stop(): void; close(): Promise<void> }[] = [];
 
@@ -72,6 +74,44 @@ it('an answer before the watch is created ends it with an error', async () => {
   expect(lines).toEqual([
     expect.stringMatching(/^internal: etcd at 127\.0\.0\.1:\d+: a response before the watch was created/),
   ]);
+});
+
+it('an event with a lower revision than the one before ends the watch with an error (regression: it was ignored)', async () => {
+  expect(
+    await received(CREATED, message(HEADER, event('p/a', 20)), message(HEADER, event('p/b', 15))),
+  ).toEqual([
+    'created 20',
+    'p/a@20',
+    expect.stringMatching(/^internal: etcd at .*: an event of p\/b at revision 15 after revision 20$/),
+  ]);
+});
+
+it('a message of another etcd cluster ends the watch with an error (regression: its events were delivered)', async () => {
+  const other = message(bytesField(1, message(numberField(1, 8), numberField(3, 21))), event('p/a', 21));
+  expect(await received(CREATED, other)).toEqual([
+    'created 20',
+    expect.stringMatching(/^internal: etcd at .*: an answer of etcd cluster 8 to a watch of cluster 7$/),
+  ]);
+});
+
+it('a read of a watch fails if another etcd cluster answers (regression: its keys were delivered)', async () => {
+  const server = new FakeServer({ watch: (call) => void call.write(CREATED), range: () => NO_KEYS });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  open.push({ stop: () => server.stop(), close: () => transport.close() });
+  const ignored = (): void => {};
+  const stream = await new Promise<WatchStream>((resolve) => {
+    const observer = {
+      onCreated: () => resolve(watch),
+      onEvents: ignored,
+      onProgress: ignored,
+      onEnd: ignored,
+    };
+    const watch = transport.watch({ prefix: 'p/', startRevision: 3 }, observer);
+  });
+  await expect(stream.range(prefixRange('p/'))).rejects.toMatchObject({
+    code: 'internal',
+    message: expect.stringMatching(/an answer of etcd cluster {2}to a watch of cluster 7$/),
+  });
 });
 
 it('a fragment without events ends the watch with an error (regression: counted as progress)', async () => {
