@@ -137,6 +137,7 @@ class ServiceKeys {
       this.#waiting.addAfter(name, pauseMs);
       return;
     }
+    this.#waiting.delete(name);
     if (current === undefined) this.#offered.delete(name);
     else this.#offered.set(name, current);
     this.exported.change(current, previous);

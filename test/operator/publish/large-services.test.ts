@@ -137,6 +137,30 @@ it('large services whose pauses end together are encoded one per step (regressio
   await world.stop();
 });
 
+it('a service that changes while it waits for its step is encoded once (regression: again after another pause)', async () => {
+  const nextTurn = (callback: () => void): unknown => setImmediate(callback);
+  const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn, weightPerTurn: 1 });
+  const names = Array.from({ length: 12 }, (_, at) => `s${at}`);
+  const world = await publish(
+    Array.from({ length: 60 }, (_, slice) => contentOf(slice, 0)),
+    { names, gate },
+  );
+  await advance(world.clock, 10_000);
+  for (const version of [1, 2]) {
+    for (const name of names) await world.slices.patch(`${name}-0`, contentOf(0, version));
+    await settle(200);
+  }
+  const encode = vi.spyOn(clusterService, 'encodeClusterService');
+  onTestFinished(() => encode.mockRestore());
+  world.clock.advance(10_000);
+  await world.slices.patch('s11-0', contentOf(0, 3));
+  await settle(200);
+  world.clock.advance(10_000);
+  await settle(200);
+  expect(encode.mock.calls.map(([{ name }]) => name).toSorted()).toEqual(names.toSorted());
+  await world.stop();
+});
+
 it('a value above the limit is not encoded (regression: encoded completely, 1 s for 100,000 backends, and then rejected)', async () => {
   const encode = vi.spyOn(clusterService, 'encodeClusterService');
   onTestFinished(() => encode.mockRestore());
