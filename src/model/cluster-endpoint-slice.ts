@@ -1,7 +1,7 @@
 import type { PortProtocol } from '../net/port.ts';
 
 /** Limits of Kubernetes for a slice: endpoints, addresses of one endpoint, ports. */
-export const SLICE_LIMITS = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
+export const SLICE_LIMITS = { endpoints: 1_000, addresses: 100, ports: 20_000 } as const;
 /** Labels in {@link SliceEndpoint.deprecatedTopology} that name the node and the zone of the endpoint. */
 export const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
 export const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';

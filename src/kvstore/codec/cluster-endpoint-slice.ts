@@ -31,7 +31,7 @@ import { readZstdFrame } from './zstd/zstd-frame.ts';
  *     EndpointPort          1 name  2 protocol  3 port
  */
 
-/** A step ends after the endpoint that reaches this number of fields: about 64 endpoints, or 0.5 ms. */
+/** A step ends after the endpoint or port that reaches this number of fields: 64 endpoints or 200 ports, or 0.5 ms. */
 const FIELDS_PER_STEP = 1024;
 
 /** Maximum number of fields in one step. A step within the other limits has fewer than 20,000. */
@@ -85,14 +85,14 @@ class SliceReader {
       else if (field === 8) {
         checkCount(SLICE_LIMITS.endpoints, endpoints.length + 1, 'endpoints');
         endpoints.push(this.#endpoint(`endpoints[${endpoints.length}]`));
-        if (this.#fields < FIELDS_PER_STEP) continue;
-        this.#fields = 0;
-        yield;
       } else if (field === 9) {
         checkCount(SLICE_LIMITS.ports, ++portCount, 'ports');
         const port = this.#port(`ports[${portCount - 1}]`);
         if (port !== undefined) ports.push(port);
       } else reader.skip();
+      if (this.#fields < FIELDS_PER_STEP) continue;
+      this.#fields = 0;
+      yield;
     }
     const weight = annotations.get(WEIGHT_ANNOTATION);
     if (weight !== undefined && parseWeight(weight) === undefined)

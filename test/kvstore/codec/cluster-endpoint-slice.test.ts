@@ -150,7 +150,7 @@ describe('a slice that is rejected', () => {
     ],
     ['too-many endpoints', { endpoints: Array(1001).fill(endpoint('10.0.0.1')) }],
     ['too-many endpoints[0].addresses', { endpoints: [endpoint(...Array(101).fill('10.0.0.1'))] }],
-    ['too-many ports', { ports: Array(101).fill(ECHO.ports[0]) }],
+    ['too-many ports', { ports: Array(20_001).fill(ECHO.ports[0]) }],
     [
       'too-many labels',
       { labels: Object.fromEntries(Array.from({ length: 1025 }, (_, i) => [`l${i}`, ''])) },
@@ -160,7 +160,10 @@ describe('a slice that is rejected', () => {
   });
 
   it('has at most the limits of Kubernetes', () => {
-    const most = { endpoints: Array(1000).fill(endpoint('10.0.0.1')), ports: Array(100).fill(ECHO.ports[0]) };
+    const most = {
+      endpoints: Array(1000).fill(endpoint('10.0.0.1')),
+      ports: Array(20_000).fill(ECHO.ports[0]),
+    };
     expect(decodeWithFields(most).ok).toBe(true);
     expect(decodeWithFields({ endpoints: [endpoint(...Array(100).fill('10.0.0.1'))] }).ok).toBe(true);
     const inner = Array(1000).fill(endpoint(...Array(50).fill('10.0.0.1')));
@@ -245,6 +248,15 @@ describe('a large slice', () => {
     // The decoder of Node decompresses everything in the first step.
     expect(blocks.steps).toBeGreaterThanOrEqual(16);
     expect(blocks.result).toEqual(result);
+  });
+
+  it('may have 20,000 ports, which are decoded in steps, too (regression: at most 100)', () => {
+    const ports = Array.from({ length: 20_000 }, (_, i) => ({ name: `p${i}`, port: i + 1, protocol: 'UDP' }));
+    const { steps, result } = run(
+      decodeLargeEndpointSlice(KEY, rawZstdFrame(protoBytes({ ...ECHO, ports })), AT),
+    );
+    expect(steps).toBeGreaterThan(90);
+    expect(result?.ok && result.value.ports).toEqual(ports.map((port) => ({ ...port, protocol: 17 })));
   });
 
   it('is rejected in steps like in one', () => {
