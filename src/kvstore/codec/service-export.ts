@@ -1,4 +1,5 @@
 import { parseTime } from '../../base/system-clock.ts';
+import { SLICE_LIMITS } from '../../model/cluster-endpoint-slice.ts';
 import type { ClusterServiceKey } from '../../model/cluster-service.ts';
 import { isLabelKey, isLabelValue } from '../../model/label-selector.ts';
 import {
@@ -17,8 +18,6 @@ import { jsonArray, jsonObject, jsonString, jsonStringMap } from './go-json.ts';
 import { timestampText } from './timestamp.ts';
 import { decodeJson, type EncodedValue, readKeyPart, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
-/** More than the ports of any Service of Kubernetes. */
-const MAX_PORTS = 250;
 /** The maximum of Kubernetes: one day. */
 const MAX_AFFINITY_SECONDS = 86_400;
 /** A ServiceExport has the name of its Service, a DNS label. */
@@ -123,7 +122,9 @@ export function decodeServiceExport(
       annotations: validTexts('annotations', texts('annotations', 'Annotations'), drop),
       labels: validTexts('labels', texts('labels', 'Labels'), drop),
       createdAt: readCreation(fields),
-      ports: fields.list('ports', MAX_PORTS).items((list, index) => readPort(list.item(index), drop)),
+      ports: fields
+        .list('ports', SLICE_LIMITS.ports)
+        .items((list, index) => readPort(list.item(index), drop)),
       type: readType(fields),
       sessionAffinity: fields.word('sessionAffinity', SESSION_AFFINITIES),
       sessionAffinitySeconds: clientIP.integer('timeoutSeconds', 1, MAX_AFFINITY_SECONDS),
@@ -143,7 +144,10 @@ function writePort({ name, protocol, appProtocol, port }: ExportedPort): string 
   ]);
 }
 
-/** Returns the same bytes as Cilium. */
+/**
+ * Returns the same bytes as Cilium. If the service has no session affinity, which Cilium writes as an empty text that its
+ * readers reject, writes the default of Kubernetes.
+ */
 export function encodeServiceExport(service: ServiceExport): Uint8Array {
   const texts = (map: ReadonlyMap<string, string>): string | undefined =>
     map.size === 0 ? undefined : jsonStringMap(map);
@@ -159,7 +163,7 @@ export function encodeServiceExport(service: ServiceExport): Uint8Array {
       ['exportCreationTimestamp', jsonString(timestampText(service.createdAt))],
       ['ports', jsonArray(service.ports, writePort)],
       ['type', jsonString(service.type)],
-      ['sessionAffinity', jsonString(service.sessionAffinity ?? '')],
+      ['sessionAffinity', jsonString(service.sessionAffinity ?? 'None')],
       [
         'sessionAffinityConfig',
         seconds === undefined

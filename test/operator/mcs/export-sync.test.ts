@@ -65,7 +65,7 @@ describe('serviceexports.txtar', () => {
       exportCreationTimestamp: expect.stringMatching(/^\d{4}-.*Z$/),
       ports: ports('http'),
       type: 'Headless',
-      sessionAffinity: '',
+      sessionAffinity: 'None',
     },
   });
 
