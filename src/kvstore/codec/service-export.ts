@@ -145,8 +145,8 @@ function writePort({ name, protocol, appProtocol, port }: ExportedPort): string 
 }
 
 /**
- * Returns the same bytes as Cilium. If the service has no session affinity, which Cilium writes as an empty text that its
- * readers reject, writes the default of Kubernetes.
+ * Returns the same bytes as Cilium. If the service has no session affinity, writes the default of Kubernetes: Cilium
+ * writes an empty text, which its readers reject.
  */
 export function encodeServiceExport(service: ServiceExport): Uint8Array {
   const texts = (map: ReadonlyMap<string, string>): string | undefined =>

@@ -11,7 +11,7 @@ import { Agent, OWN, sliceValue } from '../support/mesh-world.ts';
 
 const PASSWORD = 'secret';
 
-/** The ranges that each user of Cilium's clustermesh-apiserver may read (pkg/kvstore/etcdinit). `admin` has all rights. */
+/** The ranges that users of Cilium's clustermesh-apiserver may read (pkg/kvstore/etcdinit). `admin` has all rights. */
 const READABLE = {
   /** For remote clusters, and their kvstoremesh: `rangesForRemoteRole`. */
   remote: [
