@@ -150,6 +150,17 @@ describe('a read-only backend', () => {
     expect(() => new Source().watch('cilium/a')).toThrow('a watched prefix must end in "/": cilium/a');
   });
 
+  it('delivers only the key of a watch of an exact key, not others that begin with it', async () => {
+    const source = new Source();
+    source.content.set('a', 'x').set('ab', 'other').set('a/1', 'other');
+    const next = events(source.watch('a', { exactKey: true }));
+    expect([await next(), await next()]).toEqual(['create a=x', 'list-done']);
+    source.set('ab', 'changed');
+    source.remove('a/1');
+    source.remove('a');
+    expect(await next()).toBe('delete a');
+  });
+
   it('ends a watch by the signal of the watch (regression: an option of a subclass with this name replaced it)', async () => {
     const options = { signal: AbortSignal.abort() };
     const next = events(new Source(new ManualClock(), options).watch('p/'));
