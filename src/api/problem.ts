@@ -1,3 +1,4 @@
+import { showValue } from '../base/show-value.ts';
 import type { Uncertainty } from '../history/types.ts';
 import type { RetainedDocument } from './past-document.ts';
 
@@ -65,12 +66,16 @@ export class ProblemError extends Error {
 }
 
 /**
- * Returns the problem of an invalid parameter. `why` follows the name of the field: `is not a valid IP address`.
+ * Returns the problem of an invalid parameter. `why` follows the field and the value: `is not a valid IP address`.
  * `allowed`: the valid values.
  */
 export function invalidParameter(field: string, value: string, why: string, allowed?: string): ProblemError {
   const known = allowed === undefined ? {} : { allowed };
-  return new ProblemError('invalid-parameter', `${field} ${why}.`, { field, value, ...known });
+  return new ProblemError('invalid-parameter', `${field} ${showValue(value)} ${why}.`, {
+    field,
+    value,
+    ...known,
+  });
 }
 
 export function problem(kind: ProblemKind, detail: string, fields: ProblemDetails = {}): ProblemDocument {

@@ -85,7 +85,7 @@ export async function contradictions(command: Command): Promise<readonly string[
   const isDiskSet = command.getOptionValueSource('historyDisk') !== 'default';
   // The casts are valid, because a command with one option of a group has the whole group.
   const found: (string | undefined)[] = [];
-  if (names.has('kvstore') && usesSources) found.push(contradiction(flags as MeshFlags));
+  if (names.has('load') && usesSources) found.push(contradiction(flags as MeshFlags));
   if (names.has('datapath')) found.push(datapathContradiction(flags));
   if (names.has('stateDir')) found.push(stateContradiction(flags as StateFlags, isDiskSet));
   if (names.has('deleteAllEndpoints')) found.push(await operatorContradiction(flags as OperatorFlags));

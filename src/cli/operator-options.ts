@@ -1,6 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { SliceAddressType } from '../model/cluster-endpoint-slice.ts';
-import { CLUSTER_NAME_RULE, isClusterName } from '../model/cluster-name.ts';
 import { IP_FAMILIES } from '../model/service-export.ts';
 import type { ElectionTimes } from '../operator/elect/leader-election.ts';
 import type { KubernetesFlags } from './kubernetes-options.ts';
@@ -71,12 +70,6 @@ export interface OperatorFlags
 
 /** Address families of the Services of a cluster. */
 const FAMILIES = ['IPv4,IPv6', 'IPv4', 'IPv6'] as const;
-
-/** Parses the name of a published cluster, for which stricter rules apply. */
-function parsePublishedName(text: string): string {
-  if (isClusterName(text)) return text;
-  throw new InvalidArgumentError(`It ${CLUSTER_NAME_RULE}.`);
-}
 
 /** Parses a duration. Returns seconds: at least 5, because a shorter lease could expire during one election of etcd. */
 function parseLeaseTTL(text: string): number {
@@ -188,7 +181,7 @@ export function addOperatorOptions(command: Command): Command {
       'print every write and delete with its reason, but write nothing; runs without leader election',
     )
     .optionsGroup('Cluster:')
-    .addOption(clusterOption().argParser(parsePublishedName))
+    .addOption(clusterOption())
     .addOption(clusterIDOption('id of the local cluster in the mesh; 0: not in a mesh').default(0))
     .addOption(maxClustersOption())
     .addOption(

@@ -1,5 +1,6 @@
 import { type AddHelpTextPosition, type Command, InvalidArgumentError, Option } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { CLUSTER_NAME_RULE, isClusterName } from '../model/cluster-name.ts';
 import { isLabelValue } from '../model/label-selector.ts';
 import { MAX_CLUSTER_ID } from '../net/prefix.ts';
 
@@ -54,6 +55,12 @@ export function parseSize(text: string): number {
 export function parseName(text: string): string {
   if (text !== '' && !text.includes('/')) return text;
   throw new InvalidArgumentError('It must be a non-empty name without /.');
+}
+
+/** Parses the name of the local cluster. */
+function parseClusterName(text: string): string {
+  if (isClusterName(text)) return text;
+  throw new InvalidArgumentError(`It ${CLUSTER_NAME_RULE}.`);
 }
 
 /** Parses the value of a Kubernetes label. Rejects an empty one. */
@@ -116,7 +123,9 @@ export function quietOption(): Option {
 }
 
 export function clusterOption(): Option {
-  return new Option('--cluster <name>', 'name of the local cluster').argParser(parseName).default('default');
+  return new Option('--cluster <name>', 'name of the local cluster')
+    .argParser(parseClusterName)
+    .default('default');
 }
 
 /** Returns `--cluster-id` without a default value. */

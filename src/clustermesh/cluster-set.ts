@@ -28,8 +28,10 @@ export interface ClusterSetOptions extends Pick<RuntimeOptions, 'clock'> {
   readonly clusterName: string;
 }
 
-// A name is a part of kvstore keys.
-const CLUSTER_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
+/** Returns true if a remote cluster may have this name, which is a part of kvstore keys. */
+export function isRemoteClusterName(name: string): boolean {
+  return /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/.test(name);
+}
 
 /** The set of followed remote clusters. Operations on a cluster run one after the other. */
 export abstract class ClusterSet implements SyncMembers {
@@ -86,7 +88,7 @@ export abstract class ClusterSet implements SyncMembers {
   /** Returns the reason why this name cannot be added; `undefined` if it can. */
   check(name: string): 'local-cluster' | 'invalid-name' | undefined {
     if (name === this.#clusterName) return 'local-cluster';
-    return CLUSTER_NAME.test(name) ? undefined : 'invalid-name';
+    return isRemoteClusterName(name) ? undefined : 'invalid-name';
   }
 
   /** Removes a cluster and withdraws all its state (I10). Resolves to false if the cluster is unknown. */

@@ -75,7 +75,8 @@ export function withFailedChanges(
 export type NameCheck = (name: string) => 'local-cluster' | 'invalid-name' | undefined;
 
 const NO_ENDPOINTS = 'does not contain "endpoints:" any more; the cluster is removed if this does not change';
-const INVALID_NAME =
+/** The problem of a file whose name cannot be that of a remote cluster. */
+export const INVALID_NAME =
   'the file name is not a valid cluster name: use at most 63 letters, digits, ".", "_" and "-"; the first and the last must be a letter or digit';
 
 /**

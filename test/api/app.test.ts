@@ -470,7 +470,7 @@ describe('services, nodes and identities', () => {
     for (const path of ['/v1/identities', '/v1/ipcache'])
       expect((await get(`${path}?label=k8s:`, app)).body).toMatchObject({
         status: 400,
-        detail: 'label has no key.',
+        detail: 'label "k8s:" has no key.',
         field: 'label',
         value: 'k8s:',
       });

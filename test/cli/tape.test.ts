@@ -104,6 +104,11 @@ describe('dpcache tape and replay', () => {
     for (const [index, part] of [text, later].entries())
       writeFileSync(join(folder, `tape-00000${index + 1}.jsonl.gz`), gzipSync(part));
     const { status, stdout } = await dpcache('replay', folder, '--ignore-version');
+    const check = await dpcache('tape', 'check', folder);
+    // regression: only the number of cuts was printed
+    expect(check.stdout).toContain(
+      `, 1 cut, 1 cluster\n${join(folder, 'tape-000002.jsonl.gz')}:1: 4 lines missing`,
+    );
     const [, cut, incomplete] = stdout.split('\n');
     expect(cut).toBe(`${join(folder, 'tape-000002.jsonl.gz')}:1: 4 lines missing before it`);
     expect(incomplete).toMatch(/^the state is incomplete: /);

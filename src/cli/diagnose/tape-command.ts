@@ -39,6 +39,10 @@ function summaryLine({ from, to, events, cuts, clusters, scrubbed }: TapeSummary
   ].join(', ');
 }
 
+function cutLines(cuts: TapeSummary['cuts']): readonly string[] {
+  return cuts.map(({ at, lost }) => `${at}: ${countText(lost, 'line')} missing before it`);
+}
+
 function summaryDocument({ from, to, ...summary }: TapeSummary): object {
   return { from: isoTime(from), to: isoTime(to), ...summary };
 }
@@ -60,8 +64,10 @@ function digestText({ digests, isScrubbed, skippedDigestVersion }: ReplayReport)
 
 function replayLines(report: ReplayReport): readonly string[] {
   const { to, events, cuts, isComplete, difference } = report;
-  const lines = [`replayed to ${localTimeText(to)}, ${countText(events, 'event')}, ${digestText(report)}`];
-  for (const { at, lost } of cuts) lines.push(`${at}: ${countText(lost, 'line')} missing before it`);
+  const lines = [
+    `replayed to ${localTimeText(to)}, ${countText(events, 'event')}, ${digestText(report)}`,
+    ...cutLines(cuts),
+  ];
   if (!isComplete)
     lines.push(
       'the state is incomplete: the tape has a cut before this time, and no complete snapshot after the cut',
@@ -117,7 +123,8 @@ function addCheckCommand(tape: Command, io: CommandIO, run: RunAction): void {
       run(async () => {
         const { checkTape } = await import('../../tape/check-tape.ts');
         const summary = await checkTape(path, io.signal, progressOf(io, quiet));
-        writeAnswer(io.stdout, output, { json: summaryDocument(summary), lines: [summaryLine(summary)] });
+        const lines = [summaryLine(summary), ...cutLines(summary.cuts)];
+        writeAnswer(io.stdout, output, { json: summaryDocument(summary), lines });
         return EXIT.ok;
       }),
     );

@@ -21,6 +21,8 @@ export interface CheckResult {
   readonly text: string;
   /** What to do about a warning or a failure. */
   readonly remedy?: string;
+  /** The id of the cluster in a valid configuration. */
+  readonly clusterID?: number;
 }
 
 /** A check of one subject; its methods return the result. */

@@ -162,7 +162,7 @@ class CheckedEndpoint {
     const { id, capabilities } = decoded.value;
     const { syncedCanaries, cached } = capabilities;
     const text = `id ${id}${syncedCanaries ? ', with canaries' : ''}${cached ? ', cached by kvstoremesh' : ''}`;
-    return { check: check.ok(text), config: decoded.value };
+    return { check: { ...check.ok(text), clusterID: id }, config: decoded.value };
   }
 
   async #checkCanaries(resources: readonly MeshResource[], layout: KeyLayout): Promise<CheckResult> {

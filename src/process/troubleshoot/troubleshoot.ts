@@ -1,6 +1,9 @@
 import { join } from 'node:path';
 import { messageOf } from '../../base/failure.ts';
-import { counted } from '../../base/show-value.ts';
+import { counted, listText } from '../../base/show-value.ts';
+import { isRemoteClusterName } from '../../clustermesh/cluster-set.ts';
+import { INVALID_NAME } from '../../clustermesh/config-directory.ts';
+import { clusterConfigKey } from '../../kvstore/codec/keys.ts';
 import type { EtcdConfig } from '../../kvstore/etcd/etcd-config.ts';
 import { loadEtcdConfigFile } from '../../kvstore/etcd/etcd-config-file.ts';
 import { listConfigFolder } from '../config-folder.ts';
@@ -14,6 +17,8 @@ import { type CheckContext, checkKvstore } from './kvstore-checks.ts';
 export interface TroubleshootOptions {
   /** Name of the local cluster. Its file in the folder is not used by agents, so it is not checked. */
   readonly clusterName: string;
+  /** Id of the local cluster; default: the id in its kvstore. */
+  readonly clusterID?: number | undefined;
   readonly kvstoreConfig: string | undefined;
   readonly clustermeshConfig: string | undefined;
   /** The only cluster to check; default: all. */
@@ -49,15 +54,36 @@ export async function troubleshoot(
   context: CheckContext,
 ): Promise<readonly ClusterChecks[]> {
   const targets = await listTargets(options);
-  return Promise.all(
-    targets.map(async ({ cluster, path, local, problem }) => {
-      const checks =
-        problem === undefined
-          ? await checkCluster({ cluster, path, local }, context)
-          : [fileFailure(path, problem)];
-      return { cluster, path, local, passed: checks.every(isPassed), checks };
-    }),
+  const found = await Promise.all(
+    targets.map(async (target) => ({ ...target, checks: await checkCluster(target, context) })),
   );
+  const { clusterName, clusterID } = options;
+  const namesByID = new Map<number, Set<string>>();
+  if (clusterID !== undefined && clusterID !== 0) namesByID.set(clusterID, new Set([clusterName]));
+  for (const { cluster, checks } of found) {
+    const id = idOf(checks);
+    if (id !== undefined) namesByID.set(id, (namesByID.get(id) ?? new Set()).add(cluster));
+  }
+  return found.map(({ cluster, path, local, checks }) => {
+    const id = idOf(checks);
+    const others = [...(id === undefined ? [] : (namesByID.get(id) ?? []))].filter(
+      (name) => name !== cluster,
+    );
+    if (others.length === 0) return { cluster, path, local, passed: checks.every(isPassed), checks };
+    const text = `id ${id} is also that of ${listText(others, MAX_OTHERS)}`;
+    const duplicate = new Check('cluster-config', clusterConfigKey(cluster)).failed(text, UNIQUE_ID);
+    return { cluster, path, local, passed: false, checks: [...checks, duplicate] };
+  });
+}
+
+/** Maximum number of other clusters in a message. */
+const MAX_OTHERS = 8;
+
+const UNIQUE_ID = 'give each cluster an id of its own, because agents reject the keys of one of them';
+
+/** Returns the id of a cluster in its kvstore. */
+function idOf(checks: readonly CheckResult[]): number | undefined {
+  return checks.find(({ clusterID }) => clusterID !== undefined)?.clusterID;
 }
 
 async function listTargets(options: TroubleshootOptions): Promise<readonly Target[]> {
@@ -84,6 +110,7 @@ async function listFolder(folder: string, clusterName: string): Promise<readonly
   return [...(await listConfigFolder(folder))].flatMap(([cluster, file]) => {
     if (file.kind === 'other' || cluster === clusterName) return [];
     const target = { cluster, path: join(folder, cluster), local: false };
+    if (!isRemoteClusterName(cluster)) return [{ ...target, problem: INVALID_NAME }];
     return [file.kind === 'unusable' ? { ...target, problem: file.reason } : target];
   });
 }
@@ -93,9 +120,10 @@ function fileFailure(path: string, text: string): CheckResult {
 }
 
 async function checkCluster(
-  { cluster, path, local }: Target,
+  { cluster, path, local, problem }: Target,
   context: CheckContext,
 ): Promise<readonly CheckResult[]> {
+  if (problem !== undefined) return [fileFailure(path, problem)];
   let config: EtcdConfig;
   try {
     ({ config } = await loadEtcdConfigFile(path));

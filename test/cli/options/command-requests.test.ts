@@ -418,14 +418,42 @@ describe('dpcache clustermesh troubleshoot', () => {
     expect(await run(words)).toMatchObject({ status: 0, stdout: 'cluster far\n' });
     expect(check.mock.calls[0]?.[0]).toEqual({
       clusterName: 'own',
+      clusterID: undefined,
       kvstoreConfig: '/k',
       clustermeshConfig: '/m',
       only: 'far',
     });
     check.mockResolvedValue([cluster, { ...cluster, passed: false }]);
-    const json = await run(`${words} -o json`);
+    const json = await run(`${words} --kvstore etcd -o json`); // regression: --kvstore was unknown
     expect(json.status).toBe(1);
     expect(JSON.parse(json.stdout)).toEqual({ clusters: [cluster, { ...cluster, passed: false }] });
+  });
+
+  it('without options asks the running agent for its configurations (regression: required --config)', async () => {
+    const check = vi.spyOn(troubleshooting, 'troubleshoot').mockResolvedValue([cluster]);
+    const settingsOf = (values: Readonly<Record<string, unknown>>): Answers => ({
+      '/v1/settings': {
+        settings: Object.fromEntries(
+          Object.entries(values).map(([key, value]) => [key, { value, from: 'file' }]),
+        ),
+      },
+    });
+    const mesh = { cluster: 'own', 'cluster-id': 7, 'kvstore-config': null, 'clustermesh-config': '/m' };
+    expect(await run('clustermesh troubleshoot far', settingsOf(mesh))).toMatchObject({
+      status: 0,
+      stdout: 'cluster far\n',
+      asked: [SOCKET, '/v1/settings'],
+    });
+    expect(check.mock.calls[0]?.[0]).toEqual({
+      clusterName: 'own',
+      clusterID: 7,
+      kvstoreConfig: undefined,
+      clustermeshConfig: '/m',
+      only: 'far',
+    });
+    const none = await run('clustermesh troubleshoot --socket /s', settingsOf({ cluster: 'own' }));
+    expect(none).toMatchObject({ status: 1, stderr: 'dpcache: the process at /s uses no etcd\n' });
+    expect(check).toHaveBeenCalledTimes(1);
   });
 });
 

@@ -69,6 +69,8 @@ const LIMITS: readonly Limit[] = [
     'a number from 1 to 100',
   ],
   [`${OPERATOR} --mcs-ip-families`, 'IPv4 IPv6 IPv4,IPv6', 'IPv6,IPv4 ipv4', 'Allowed choices are'],
+  // regression: an agent accepted names that no cluster may have
+  [`${AGENT} --cluster`, `a ${'a'.repeat(32)}`, `A ${'a'.repeat(33)} -a a_b`, 'at most 32 characters'],
   [`${OPERATOR} --cluster`, `a ${'a'.repeat(32)}`, `A ${'a'.repeat(33)} -a`, 'at most 32 characters'],
   [
     `ipcache list ${AT_NOWHERE} --identity`,
@@ -179,7 +181,6 @@ const CONTRADICTIONS: readonly (readonly [words: string, message: string])[] = [
   ['record', 'no kvstore: add --kvstore-config or --clustermesh-config'],
   ['record --kvstore-config /k --follow', '--follow requires --out'],
   ['record --kvstore-config /k --out /o', '--out requires --follow'],
-  ['clustermesh troubleshoot', 'no etcd configuration: add --clustermesh-config or --kvstore-config'],
   [`ipcache list ${AT_NOWHERE} --cluster a`, '--cluster has no effect'],
   [`ipcache list ${AT_NOWHERE} --count --limit 5`, 'cannot be used with'],
   [`ipcache list ${AT_NOWHERE} --count -q`, 'cannot be used with'],

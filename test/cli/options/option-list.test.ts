@@ -83,9 +83,12 @@ it('each command has exactly these options, with these values', async () => {
       ],
       "clustermesh troubleshoot": [
         "cluster …",
+        "cluster-id …",
+        "kvstore etcd",
         "kvstore-config …",
         "clustermesh-config …",
         "output text json",
+        "socket …",
         "config …",
       ],
       "config check": [

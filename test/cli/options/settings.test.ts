@@ -35,7 +35,7 @@ describe('the settings of a running process', () => {
         ...['agent', '--config', file('c.yaml'), '--socket', file('s.sock')],
         ...['--load', pathOfKeys(`root:${SECRET}`)],
       ],
-      { DPCACHE_CLUSTER: `Bearer ${SECRET}`, DPCACHE_CLUSTERMESH_CACHE_TTL: '10m' },
+      { DPCACHE_K8S_NODE_NAME: `Bearer ${SECRET}`, DPCACHE_CLUSTERMESH_CACHE_TTL: '10m' },
     );
     await agent.shows('Changes follow');
     const { file: path, settings } = await settingsAt(file('s.sock'));
@@ -43,7 +43,7 @@ describe('the settings of a running process', () => {
     expect(settings).toMatchObject({
       socket: { value: file('s.sock'), from: 'flag' },
       load: { value: [pathOfKeys('[removed]')], from: 'flag' },
-      cluster: { value: 'Bearer [removed]', from: 'environment' },
+      'k8s-node-name': { value: 'Bearer [removed]', from: 'environment' },
       'clustermesh-cache-ttl': { value: 600_000, from: 'environment' },
       manifests: { value: [file('m.yaml')], from: 'file' },
       'history-memory': { value: 2 << 20, from: 'file' },

@@ -182,7 +182,7 @@ describe('the checks of a kvstore', () => {
       ok('auth', ENDPOINT, 'accepted without a user'),
       ok('cluster-id', 'etcd', 'ff'),
       ok('heartbeat', HEARTBEAT_KEY, '0 ms old'),
-      ok('cluster-config', CONFIG_KEY, 'id 7, with canaries, cached by kvstoremesh'),
+      { ...ok('cluster-config', CONFIG_KEY, 'id 7, with canaries, cached by kvstoremesh'), clusterID: 7 },
       ok('canaries', 'cilium/synced/baltic/', 'complete: nodes, services, identities, ip'),
       ok('read', 'cilium/synced/baltic/', '1 key'),
       ok('read', 'cilium/cache/nodes/v1/baltic/', '3 keys'),

@@ -364,10 +364,36 @@ describe('dpcache clustermesh troubleshoot', () => {
     expect(status).toBe(1);
   });
 
+  it('reports a file name that is not a cluster name, and ids that two clusters share (regression: neither)', async () => {
+    const value = textOfBytes(encodeClusterConfig({ id: 7, capabilities: { syncedCanaries: false, cached: false } })) ?? '';
+    await open.ctl(['put', 'cilium/cluster-config/caspian', value]);
+    await open.ctl(['put', 'cilium/.heartbeat', textOfBytes(encodeTimestamp(Date.now())) ?? '']);
+    const config = `endpoints: ["${open.url}"]\n`;
+    const files = { baltic: configuration(), caspian: config, '-x': config };
+    const { status, stdout } = await check(files, '--cluster', 'own', '--cluster-id', '9', '-o', 'json');
+    const failed = (JSON.parse(stdout) as Report).clusters.flatMap(({ cluster, checks }) =>
+      checks
+        .filter((each) => each.status === 'failed')
+        .map(({ step, text }) => `${cluster}: ${step}: ${text}`),
+    );
+    expect(failed).toEqual([
+      expect.stringMatching(/^-x: file: the file name is not a valid cluster name/),
+      'baltic: cluster-config: id 7 is also that of caspian',
+      'caspian: cluster-config: id 7 is also that of baltic',
+    ]);
+    expect(status).toBe(1);
+    const local = await check({ caspian: config }, '--cluster', 'own', '--cluster-id', '7');
+    expect(local.stdout).toContain(
+      '✗ cluster-config cilium/cluster-config/caspian: id 7 is also that of own:',
+    );
+  });
+
   it('rejects a cluster without a configuration, and a command line without one', async () => {
     const empty = await check({ 'ca.crt': 'no configuration' });
     expect(empty).toMatchObject({ status: 1, stdout: '' });
     expect(empty.stderr).toMatch(/^dpcache: --clustermesh-config \S+: has no etcd configuration/);
-    expect(await dpcache('clustermesh', 'troubleshoot')).toMatchObject({ status: 2, stdout: '' });
+    const unnamed = await dpcache('clustermesh', 'troubleshoot', '--socket', '/nowhere/a.sock');
+    expect(unnamed).toMatchObject({ status: 1, stdout: '' });
+    expect(unnamed.stderr).toMatch(/no process listens on this socket; set its socket with --socket, or add/);
   });
 });
