@@ -1,7 +1,8 @@
-import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { type FileHandle, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { checkArguments, TEXT } from '../base/arguments.ts';
 import { errorCode } from '../base/failure.ts';
+import { createFolder } from '../base/files/create-folder.ts';
 import { openRegularFile } from '../base/files/regular-file.ts';
 import type { StateFile, StateFolder, StateSink } from '../base/files/state-folder.ts';
 
@@ -82,7 +83,7 @@ export class StateFiles implements StateFolder {
   }
 
   async create(name: string): Promise<StateSink> {
-    await mkdir(this.#path, { recursive: true, mode: 0o700 });
+    await createFolder(this.#path);
     const handle = await open(join(this.#path, name), 'wx', 0o600);
     return {
       write: (bytes) => writeTo(handle, bytes),

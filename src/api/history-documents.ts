@@ -58,7 +58,7 @@ export interface HistoryDocument {
   readonly retained: RetainedDocument;
   /** True if there are older records. A request with the sequence number of the last item as `after` returns them. */
   readonly more: boolean;
-  /** Number of retained changes of all keys. */
+  /** Number of changes of all keys in memory. Earlier ones may be on the disk, where they are not counted. */
   readonly changes: number;
 }
 

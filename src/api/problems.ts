@@ -94,9 +94,16 @@ function isRead({ connected, state }: ClusterDocument): boolean {
 }
 
 function* clusterProblem(cluster: ClusterDocument, now: number): Generator<ReportedProblem, void, void> {
-  const { name, ready, knownAt, servicesExpired, heartbeat } = cluster;
+  const { name, ready, knownAt, servicesExpired, heartbeat, rejected, keys } = cluster;
   const subject = `cluster ${name}`;
   if (ready) {
+    if (rejected > 0 && Object.values(keys).every((count) => count === 0))
+      yield {
+        severity: 'error',
+        subject,
+        text: `It has no valid key; ${counted(rejected, 'value')} rejected.`,
+        remedy: 'Run dpcache status: it prints the last rejected values.',
+      };
     if (heartbeat !== 'stale') return;
     const text = 'The heartbeat in its kvstore has not changed for 2 min. Its state may be old.';
     const remedy = 'Check that its operator, clustermesh-apiserver or kvstoremesh runs.';
@@ -150,16 +157,22 @@ function incompleteProblem(
 
 function* checkpointProblems(
   { folder, restored, failure, writtenAt }: CheckpointDocument,
-  localCluster: string,
+  { cluster: localCluster = '', clusters = [], kubernetes }: Partial<StatusDocument>,
   now: number,
 ): Generator<ReportedProblem, void, void> {
+  const isKubernetesComplete = kubernetes === undefined || kubernetes.kinds.every(({ complete }) => complete);
+  const confirmed = new Set(
+    clusters.flatMap(({ name, local, ready }) => (ready && (!local || isKubernetesComplete) ? [name] : [])),
+  );
+  // The restored state of a complete cluster is withdrawn when all sources are complete.
   for (const { cluster, knownAt, ageSeconds } of restored)
-    yield {
-      severity: 'warning',
-      subject: `cluster ${cluster || localCluster}`,
-      text: `Restored state that no source has confirmed, ${durationText(ageSeconds * 1_000)} old.`,
-      since: knownAt,
-    };
+    if (!confirmed.has(cluster || localCluster))
+      yield {
+        severity: 'warning',
+        subject: `cluster ${cluster || localCluster}`,
+        text: `Restored state that no source has confirmed, ${durationText(ageSeconds * 1_000)} old.`,
+        since: knownAt,
+      };
   if (failure === undefined) return;
   const last = writtenAt === undefined ? '' : `; the last one was written ${sinceText(now, writtenAt)} ago`;
   yield {
@@ -210,7 +223,7 @@ function* agentProblems(
 ): Generator<ReportedProblem, void, void> {
   const { clusters = [], checkpoint, configProblems = [], kubernetes, datapath } = status;
   for (const cluster of clusters) yield* clusterProblem(cluster, now);
-  if (checkpoint !== undefined) yield* checkpointProblems(checkpoint, status.cluster ?? '', now);
+  if (checkpoint !== undefined) yield* checkpointProblems(checkpoint, status, now);
   for (const text of configProblems)
     yield {
       severity: 'error',

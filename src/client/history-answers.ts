@@ -137,7 +137,7 @@ export function askHistory(query: HistoryQuery): Question {
     const retainedLine =
       retained === undefined
         ? ''
-        : `history from ${localTimeText(retained.from)} to now (${counted(changes, 'change')} recorded)`;
+        : `history from ${localTimeText(retained.from)} to now (${counted(changes, 'change')} in memory)`;
     return {
       json: { items, retained, changes, more },
       lines: [

@@ -54,7 +54,7 @@ export interface RemoteClusterStatus {
   readonly servicesExpired: boolean;
   /** Heartbeat of the process that writes the kvstore, such as the operator; undefined if it could not be read. */
   readonly heartbeat: KvstoreHealthStatus['heartbeat'] | undefined;
-  /** Number of failed attempts to follow the cluster. Retries within its watches are not counted. */
+  /** Number of failed attempts to follow the cluster. Failed watches are retried and not counted. */
   readonly failures: number;
   /** The last failure of an attempt or a watch, even if a later one succeeded. */
   readonly lastFailure: Failure | undefined;

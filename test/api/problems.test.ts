@@ -224,6 +224,15 @@ describe('the problems of a status', () => {
       },
     ],
     [
+      'a ready cluster whose keys are all rejected (regression: none)',
+      {
+        clusters: [
+          cluster('baltic', { ready: true, connected: true, rejected: 3, keys: { ip: 0, nodes: 0 } }),
+        ],
+      },
+      { severity: 'error', subject: 'cluster baltic', text: 'It has no valid key; 3 values rejected.' },
+    ],
+    [
       'a failed checkpoint',
       { checkpoint: { ...CHECKPOINT, failure: 'ENOSPC', writtenAt: ago(300) } },
       {
@@ -332,6 +341,23 @@ describe('the problems of a status', () => {
     expect(found(status)).toEqual([]);
   });
 
+  it('contain no restored state of a complete cluster while another one is incomplete (regression: all)', () => {
+    const restored = ['', 'baltic', 'far'].map((name) => ({ cluster: name, knownAt: ago(9), ageSeconds: 9 }));
+    const ready = { ready: true, connected: true };
+    const clusters = [
+      cluster('own', { local: true, ...ready }),
+      cluster('baltic', ready),
+      cluster('far', {}),
+    ];
+    const subjects = (changes: Partial<StatusDocument>): readonly string[] =>
+      found({ clusters, checkpoint: { ...CHECKPOINT, restored }, ...changes }).flatMap(({ text, subject }) =>
+        text.startsWith('Restored state') ? [subject] : [],
+      );
+    expect(subjects({})).toEqual(['cluster far']);
+    expect(subjects(followed(kind({ complete: true })))).toEqual(['cluster far']);
+    expect(subjects(followed(kind({ complete: false })))).toEqual(['cluster own', 'cluster far']);
+  });
+
   it('are sorted, errors first, and name each blocker of the status once', () => {
     const clusters = [cluster('baltic', { connected: true, missing: ['ip'] }), cluster('far', {})];
     const incomplete = incompleteClusterTexts(clusters);
@@ -409,5 +435,8 @@ describe('GET /v1/problems', () => {
         },
       ],
     });
+    expect(await (await app.request('/metrics')).text()).toContain(
+      'dpcache_problems{severity="error"} 2\ndpcache_problems{severity="warning"} 0\n',
+    );
   });
 });

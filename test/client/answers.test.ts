@@ -402,7 +402,7 @@ describe('the history', () => {
         "2020-01-02 03:04:02.006  + kvstore                                                          far withdrawn",
         "2020-01-02 03:04:01.006  ~ kvstore                      -1 +2 backends",
         "2020-01-02 03:04:00.006  ~ kvstore                      fields",
-        "history from 2020-01-02 03:04:00.006 to now (70 changes recorded)",
+        "history from 2020-01-02 03:04:00.006 to now (70 changes in memory)",
       ]
     `);
   });
@@ -440,7 +440,7 @@ describe('the history', () => {
     expect(answer).toMatchObject({ succeeded: false });
     expect(answer.lines).toEqual([
       'No matching changes.',
-      'history from 2020-01-02 03:04:00.006 to now (1 change recorded)',
+      'history from 2020-01-02 03:04:00.006 to now (1 change in memory)',
     ]);
   });
 

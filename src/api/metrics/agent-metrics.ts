@@ -1,6 +1,8 @@
 import type { ChangeFeed } from '../change-feed.ts';
 import type { ConflictsDocument } from '../conflicts.ts';
+import { type HealthProblem, SEVERITIES } from '../problems.ts';
 import type { ReadModel } from '../read-model.ts';
+import type { StatusDocument } from '../status-document.ts';
 import { clusterMetrics } from './cluster-metrics.ts';
 import { datapathMetrics } from './datapath-metrics.ts';
 import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
@@ -22,6 +24,8 @@ export class AgentMetrics extends ProcessMetrics {
   monitors: () => number = () => 0;
   /** Returns the number of conflicts between clusters by kind; undefined if they have not been counted. */
   conflicts: () => ConflictsDocument['counts'] | undefined = () => undefined;
+  /** Returns the current problems for a status; undefined if there is no API. */
+  problems: (status: StatusDocument) => readonly HealthProblem[] | undefined = () => undefined;
   readonly #sources: MetricSources;
 
   constructor(model: ReadModel, feed: ChangeFeed) {
@@ -51,6 +55,12 @@ export class AgentMetrics extends ProcessMetrics {
             'Connected clients of `/v1/monitor`.',
             ({ monitors }) => monitors(),
           ),
+          dpcache_problems: countsMetric(
+            'gauge',
+            'Current problems of the agent, as in `/v1/problems`.',
+            'severity',
+            () => countsBySeverity(this.problems(sources.status())),
+          ),
           dpcache_conflicts: countsMetric(
             'gauge',
             'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
@@ -70,6 +80,17 @@ export class AgentMetrics extends ProcessMetrics {
     const lines = histograms(this.#sources).flatMap((histogram) => [...histogramLines(histogram)]);
     return `${metrics}\n${lines.join('\n')}\n`;
   }
+}
+
+function countsBySeverity(
+  problems: readonly HealthProblem[] | undefined,
+): Readonly<Record<string, number>> | undefined {
+  return (
+    problems &&
+    Object.fromEntries(
+      SEVERITIES.map((name) => [name, problems.filter(({ severity }) => severity === name).length]),
+    )
+  );
 }
 
 function sourcesOf(model: ReadModel, scrape: Scrape): MetricSources {

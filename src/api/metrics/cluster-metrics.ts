@@ -42,7 +42,7 @@ export function clusterMetrics(model: MetricSources): readonly Metrics[] {
       ({ knownAt }) => timestamp(knownAt),
     ),
     dpcache_cluster_failures_total: clusters.counter(
-      'Failed requests to the kvstore of a cluster.',
+      'Failed attempts to follow a cluster, without failed watches, which are retried.',
       'failures',
     ),
     dpcache_cluster_rejections_total: clusters.counter('Rejected values of a cluster.', 'rejected'),

@@ -57,7 +57,12 @@ const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
   .openapi('HistoryRecord');
 
 export const HISTORY: z.ZodType<HistoryDocument> = z
-  .object({ items: z.array(HISTORY_RECORD), retained: RETAINED, more: z.boolean(), changes: z.int() })
+  .object({
+    items: z.array(HISTORY_RECORD),
+    retained: RETAINED,
+    more: z.boolean(),
+    changes: z.int().describe('Number of changes in memory, without those on the disk'),
+  })
   .openapi('History');
 
 export const CAUSES: z.ZodType<CausesDocument> = z

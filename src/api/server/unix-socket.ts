@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { lstatSync, rmSync } from 'node:fs';
-import { link, lstat, mkdir, rename, rm } from 'node:fs/promises';
+import { link, lstat, rename, rm } from 'node:fs/promises';
 import { createConnection, type Server } from 'node:net';
 import { dirname, join } from 'node:path';
 import { errorCode } from '../../base/failure.ts';
+import { createFolder } from '../../base/files/create-folder.ts';
 import { ApiClient } from '../api-client.ts';
 import { listen } from './listen.ts';
 
@@ -35,7 +36,7 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
   const temporary = join(dirname(path), `.${randomUUID().slice(0, 8)}`);
   if (Math.max(...[path, temporary].map((name) => Buffer.byteLength(name))) > MAX_PATH_BYTES)
     throw new Error(`${path}: the path of a socket must have at most ${MAX_PATH_BYTES} bytes`);
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await createFolder(dirname(path));
   await removeStale(path, temporary);
   // bind(2) runs within this call and applies the umask, so no other user can ever open the socket.
   const previous = process.umask(0o177);

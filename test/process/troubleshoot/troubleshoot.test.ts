@@ -365,7 +365,9 @@ describe('dpcache clustermesh troubleshoot', () => {
   });
 
   it('reports a file name that is not a cluster name, and ids that two clusters share (regression: neither)', async () => {
-    const value = textOfBytes(encodeClusterConfig({ id: 7, capabilities: { syncedCanaries: false, cached: false } })) ?? '';
+    const value =
+      textOfBytes(encodeClusterConfig({ id: 7, capabilities: { syncedCanaries: false, cached: false } })) ??
+      '';
     await open.ctl(['put', 'cilium/cluster-config/caspian', value]);
     await open.ctl(['put', 'cilium/.heartbeat', textOfBytes(encodeTimestamp(Date.now())) ?? '']);
     const config = `endpoints: ["${open.url}"]\n`;
