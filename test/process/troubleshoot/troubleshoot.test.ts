@@ -150,7 +150,6 @@ describe('dpcache clustermesh troubleshoot', () => {
   ✓ heartbeat cilium/.heartbeat: N s old
   ✓ cluster-config cilium/cluster-config/baltic: id 7, with canaries
   ✓ canaries cilium/synced/baltic/: complete: nodes, services, identities, ip
-  ✓ right to read cilium/cluster-config/: 1 key
   ✓ right to read cilium/synced/baltic/: 4 keys
   ✓ right to read cilium/state/nodes/v1/baltic/: 2 keys
   ✓ right to read cilium/state/services/v1/baltic/: 0 keys
@@ -272,7 +271,6 @@ describe('dpcache clustermesh troubleshoot', () => {
     });
     const own = clusters[0]?.checks.filter(({ step }) => step === 'read').map(({ subject }) => subject);
     expect(own).toEqual([
-      'cilium/cluster-config/',
       'cilium/state/nodes/v1/own/',
       'cilium/state/identities/v1/id/',
       'cilium/state/ip/v1/default/',
@@ -354,7 +352,6 @@ describe('dpcache clustermesh troubleshoot', () => {
       text: 'missing: endpointslices',
     });
     expect(checks.filter(({ step }) => step === 'read').map(({ subject }) => subject)).toEqual([
-      'cilium/cluster-config/',
       'cilium/synced/caspian/',
       'cilium/cache/nodes/v1/caspian/',
       'cilium/cache/endpointslices/v1/caspian/',
