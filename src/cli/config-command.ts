@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { assert } from '../base/assert.ts';
 import { printable } from '../process/terminal.ts';
-import { addAskingCommand, contradictions } from './configuration.ts';
+import { addQueryCommand, contradictions } from './configuration.ts';
 import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from './io.ts';
 import type { MeshFlags } from './mesh-options.ts';
 import { addHelp, outputOption, parsePath } from './option-table.ts';
@@ -69,7 +69,7 @@ function addShowCommand(config: Command, io: CommandIO, run: RunAction): void {
     'Durations are in milliseconds (kvstore-lease-ttl: in seconds), sizes in bytes. To ask an operator or a ' +
     'kvstoremesh, set --socket to its socket.';
   const description = 'print the settings that a running process uses, and where each was set';
-  addHelp(addAskingCommand(config, io, 'show', description), 'after', help).action((flags: ShowFlags) =>
+  addHelp(addQueryCommand(config, io, 'show', description), 'after', help).action((flags: ShowFlags) =>
     run(async () => {
       const { askSettings } = await import('../client/settings-answers.ts');
       const view = { wide: false, width: io.stdout.columns };

@@ -80,7 +80,7 @@ async function applyFile(
 export async function contradictions(command: Command): Promise<readonly string[]> {
   const flags: object = command.opts();
   const names = new Set(command.options.map((option) => option.attributeName()));
-  // A question that starts no agent uses none of the settings of its environment that name sources.
+  // A query of a running agent ignores sources, which the environment may name for the agent.
   const usesSources = command.getOptionValue('runsAgent') !== false;
   const isDiskSet = command.getOptionValueSource('historyDisk') !== 'default';
   // The casts are valid, because a command with one option of a group has the whole group.
@@ -95,8 +95,8 @@ export async function contradictions(command: Command): Promise<readonly string[
 
 /**
  * Adds `--config` to a command. Before the command runs, options without a flag are set from the environment, then from
- * the file. The result must not contain contradictions. `settings`: the settings that the file may contain; default:
- * those of an agent.
+ * the file. If the options then contradict each other, the command fails. `settings`: the settings that the file may
+ * contain; default: those of an agent.
  */
 export function addConfiguration(
   command: Command,
@@ -117,7 +117,7 @@ export function addConfiguration(
       applyEnvironment(command, ofCommand, io.env);
       const path = configPath(command, io.env);
       if (path !== undefined) await applyFile(command, ofCommand, path, allowed);
-      // `operator status` only asks a process. Its environment may lack the flags of this process.
+      // A subcommand, such as `operator status`, does not use the options of `command`, so they may be incomplete.
       if (called !== command) return;
       const problems = await contradictions(command);
       if (problems.length === 0) return;
@@ -128,8 +128,8 @@ export function addConfiguration(
     });
 }
 
-/** Adds a command for a running agent. It prints the answer as text or JSON. */
-export function addAskingCommand(parent: Command, io: CommandIO, name: string, description: string): Command {
+/** Adds a command that queries a running agent, and prints the answer as text or JSON. */
+export function addQueryCommand(parent: Command, io: CommandIO, name: string, description: string): Command {
   const command = parent.command(name).description(description).addOption(outputOption());
   return addConfiguration(addSocketOption(command), io);
 }
@@ -240,7 +240,7 @@ export function agentReloads(
 }
 
 /** Returns the reloads of an operator or a kvstoremesh on SIGHUP: its log level. */
-export function processReloads(
+export function logLevelReloads(
   command: Command,
   { onHangup, env }: CommandIO,
 ): ReloadSource<ReloadedSettings> | undefined {

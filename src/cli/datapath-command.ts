@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { AgentError, isUnservedSocket } from '../api/api-client.ts';
 import type { Answer, Question } from '../client/answer.ts';
 import { InputError } from '../process/input-error.ts';
-import { addAskingCommand } from './configuration.ts';
+import { addQueryCommand } from './configuration.ts';
 import { addPinOptions, type DatapathFlags, DEFAULT_PIN_FOLDER } from './datapath-options.ts';
 import {
   type CommandIO,
@@ -30,7 +30,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     .description('compare the kernel of this machine with the caches');
   addHelp(datapath, 'after', HELP);
   const command = (name: string, description: string): Command =>
-    addAskingCommand(datapath, io, name, description);
+    addQueryCommand(datapath, io, name, description);
   const ask = (flags: KernelFlags, question: Question): Promise<Answer> =>
     askProcess(flags, io, (client) => question(client.ask, { wide: false, width: io.stdout.columns }));
   const show = (answer: Answer, { output }: KernelFlags): ExitStatus => {

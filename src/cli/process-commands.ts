@@ -3,7 +3,7 @@ import type { Question } from '../client/answer.ts';
 import type { LogLevel } from '../process/log-options.ts';
 import type { RunContext } from '../process/run-context.ts';
 import type { RunOptions } from '../process/served-process.ts';
-import { addConfiguration, processReloads, settingsInUse } from './configuration.ts';
+import { addConfiguration, logLevelReloads, settingsInUse } from './configuration.ts';
 import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from './io.ts';
 import { addLogOptions, type LogFlags, openLog } from './mesh-options.ts';
 import { outputOption } from './option-table.ts';
@@ -42,7 +42,7 @@ export async function processRun(
 ): Promise<readonly [RunOptions, RunContext]> {
   const serve = await serveOptions(flags, io.env, socketName);
   const settings = await settingsInUse(command, io.env);
-  const reload = processReloads(command, io);
+  const reload = logLevelReloads(command, io);
   return [
     { serve, reload, settings },
     { log: await openLog(flags, io), signal: io.signal },

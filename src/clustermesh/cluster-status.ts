@@ -45,7 +45,7 @@ export interface RemoteClusterStatus {
   readonly kvstore: BackendStatus | undefined;
   /** The last read configuration; undefined until it is read, and for clusters older than 1.13. */
   readonly config: ClusterConfig | undefined;
-  /** The id in a configuration with which the cluster may not be part of the mesh; undefined if it may. */
+  /** The id in the configuration if the cluster was rejected because of its configuration; otherwise undefined. */
   readonly refusedID: number | undefined;
   /** For each resource: `synced`, counters, and the progress of its watch. */
   readonly resources: ResourceStatuses;
@@ -169,7 +169,7 @@ export class ReportedStatus {
     this.#progressAt = this.#clock.now();
   }
 
-  /** Records the withdrawal of everything. */
+  /** Records that the whole state of the cluster was withdrawn. */
   recordWithdrawal(): void {
     this.#knownAt = undefined;
   }
@@ -201,7 +201,7 @@ export class ReportedStatus {
     );
   }
 
-  /** Measures the time from the begin of an incomplete period to its end. */
+  /** Measures the time from the beginning of an incomplete period to its end. */
   #measureSync(complete: boolean): void {
     const now = this.#clock.now();
     if (!complete) this.#incompleteSince ??= now;

@@ -46,13 +46,13 @@ export interface ReplayReport {
   /** Number of equal digests. */
   readonly digests: number;
   readonly cuts: readonly TapeCut[];
-  /** False if the last snapshot was not complete at this time. A part of the state is then missing. */
+  /** False if the replay ended within a snapshot. A part of the state is then missing. */
   readonly isComplete: boolean;
   /** True if names and addresses were replaced. The tape has no digests then. */
   readonly isScrubbed: boolean;
   /**
-   * The version of digests that were not compared, because this program has another one; 0 if the tape does not name
-   * it.
+   * The version of the digests in the tape if they were not compared, because this program computes another version;
+   * 0 if the tape names no version. Undefined if the digests were compared.
    */
   readonly skippedDigestVersion: number | undefined;
   /** The first digest that differs, and its position, where the replay ended. */
@@ -79,7 +79,7 @@ class TapeReplayer {
   #replay: TapeReplay | undefined;
   /** Number of the last applied line. */
   #seq = 0;
-  /** Wall time minus `ms`. */
+  /** Wall time of a line minus its `ms`, the monotonic time. */
   #wall = 0;
   /** Wall time of the last line. */
   #to = 0;
@@ -127,7 +127,7 @@ class TapeReplayer {
       for (const [index, placed] of lines.entries()) {
         if (!this.#takeLine(part, placed, at)) return false;
         try {
-          // A promise only if the line is applied asynchronously, because most are not.
+          // `apply` returns a promise for few lines. Only these are awaited, because each `await` costs time.
           const result = this.#replay?.apply(placed.line);
           const difference = result instanceof Promise ? await result : result;
           if (!this.#countDigest(part, placed, difference ?? undefined)) return false;

@@ -70,8 +70,8 @@ function cellsOf({ prefix, identity, labels, pod, host, source, owner, restored 
 }
 
 /**
- * Returns the filters of the API for the parameters of the address. The family is a filter `within` all addresses of
- * it.
+ * Returns the filters of the API for the parameters of the address. The parameter `family` becomes the filter `within`
+ * all IPv4 or all IPv6 addresses.
  */
 function filtersOf(parameters: URLSearchParams): Readonly<Record<string, string>> {
   const filters: Record<string, string> = {};
@@ -95,9 +95,9 @@ function useRows(query: RowsQuery): {
   readonly reload: () => void;
 } {
   const feed = useFeed();
-  const name = JSON.stringify(query);
-  /** The shown rows, and the name of their query. */
-  const [{ shown, of }, setShown] = useState<{ readonly shown?: Rows; readonly of?: string }>({});
+  const queryKey = JSON.stringify(query);
+  /** The shown rows, and the key of their query. */
+  const [{ shown, shownKey }, setShown] = useState<{ readonly shown?: Rows; readonly shownKey?: string }>({});
   /** The rows whose last read failed. */
   const [failed, setFailed] = useState<Rows>();
   const [, setCount] = useState(0);
@@ -110,10 +110,10 @@ function useRows(query: RowsQuery): {
     feedAtRead.current = { changes: feed.counts.ip, epoch: feed.epoch };
     const onChange = (): void => {
       setFailed(rows.problem === undefined ? undefined : rows);
-      // A list that is read again replaces the previous one only when it has the same rows, to keep the position.
+      // A list that is read again replaces the previous one only when all shown rows are loaded, to keep the position.
       if (previous === undefined || (rows.problem === undefined && rows.isSettled)) {
         previous = undefined;
-        setShown((before) => (before.shown === rows ? before : { shown: rows, of: name }));
+        setShown((before) => (before.shown === rows ? before : { shown: rows, shownKey: queryKey }));
       }
       setCount((before) => before + 1);
     };
@@ -124,23 +124,23 @@ function useRows(query: RowsQuery): {
   useEffect(() => {
     read();
     return () => latest.current?.stop();
-  }, [name]);
+  }, [queryKey]);
   const missed = feed.counts.ip - feedAtRead.current.changes;
   const isShort = shown?.isComplete === true && shown.count <= MAX_FOLLOWED;
   const isNewEpoch = feed.epoch !== feedAtRead.current.epoch;
   const isReading = latest.current !== shown && latest.current !== failed;
   const isDue = !isReading && (isNewEpoch || failed?.isLost === true || (isShort && missed > 0));
-  const reload = (): void => read(of === name ? shown : undefined);
+  const reload = (): void => read(shownKey === queryKey ? shown : undefined);
   useEffect(() => {
     if (!isDue) return;
     const since = agentNow() - (latest.current?.readAt ?? 0);
     const pause = Math.min(FOLLOW_MS, Math.max(0, FOLLOW_MS - since)); // the clock may have been set
     const timer = setTimeout(reload, isNewEpoch ? 0 : pause);
     return () => clearTimeout(timer);
-  }, [isDue, name, failed, shown]);
+  }, [isDue, queryKey, failed, shown]);
   return {
     rows: shown,
-    isCurrent: of === name,
+    isCurrent: shownKey === queryKey,
     problem: failed?.problem,
     missed: isShort ? 0 : missed,
     reload,

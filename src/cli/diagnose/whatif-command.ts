@@ -5,7 +5,7 @@ import { SOURCES } from '../../model/source.ts';
 import { isObject } from '../../net/fields.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import { InputError } from '../../process/input-error.ts';
-import { addAskingCommand } from '../configuration.ts';
+import { addQueryCommand } from '../configuration.ts';
 import {
   type CommandIO,
   EXIT,
@@ -81,7 +81,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .description('print what a change would do to prefixes, nodes and services, without making it');
   addHelp(whatif, 'after', HELP);
   const command = (name: string, description: string): Command =>
-    addAskingCommand(whatif, io, name, description);
+    addQueryCommand(whatif, io, name, description);
   const evaluate = async (flags: WhatIfFlags, edit: object): Promise<ExitStatus> => {
     const { askWhatIf } = await import('../../client/whatif-answers.ts');
     const answer = await askProcess(flags, io, (client) => askWhatIf(client.ask, [edit]));

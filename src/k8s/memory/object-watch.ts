@@ -22,8 +22,8 @@ const BOOKMARK_MS = 60_000;
 const LAST_BOOKMARK_MS = 2000;
 const DEFAULT_SECONDS = 300;
 /**
- * Maximum number of unread lines after a new change. A watch with a slower reader is ended cleanly; the reader resumes
- * from its last line.
+ * Maximum number of unread lines, checked when a change is sent. If a slow reader has more, the watch ends without an
+ * error, and the reader resumes after its last line.
  */
 const MAX_QUEUE_LENGTH = 1000;
 
@@ -34,13 +34,13 @@ export class ObjectWatch {
   readonly #stream: ByteStream;
   readonly #timers = new Set<Timer>();
   readonly #sendsBookmarks: boolean;
-  /** True if the watch starts with all objects and a bookmark. */
+  /** True if the watch starts with all objects at any version and, if it sends bookmarks, a bookmark after them. */
   readonly #sendsInitial: boolean;
   #unwatch: () => void = () => {};
   /** Events up to and including this version are not sent. It may be a future version. */
   #from: number;
-  /** True if an event was delivered. */
-  #hasEvents = false;
+  /** True if a write of the kind was received, even if no selected object has changed. */
+  #hasChanges = false;
 
   constructor(source: WatchSource, selection: Selection, query: URLSearchParams, stream: ByteStream) {
     this.#source = source;
@@ -59,7 +59,7 @@ export class ObjectWatch {
     this.#timers.clear();
   }
 
-  #begin(lastsMs: number): void {
+  #begin(durationMs: number): void {
     const { store, cache } = this.#source;
     const resource = resourceKey(this.#selection.type);
     const from = this.#from;
@@ -74,9 +74,9 @@ export class ObjectWatch {
       this.#deliver(write);
       if (this.#stream.queued > MAX_QUEUE_LENGTH) this.#end();
     });
-    this.#after(lastsMs, () => this.#end());
+    this.#after(durationMs, () => this.#end());
     if (!this.#sendsBookmarks) return;
-    this.#after(Math.max(0, lastsMs - LAST_BOOKMARK_MS), () => this.#sendProgress());
+    this.#after(Math.max(0, durationMs - LAST_BOOKMARK_MS), () => this.#sendProgress());
     this.#after(BOOKMARK_MS, () => this.#sendProgressRepeatedly());
   }
 
@@ -121,7 +121,7 @@ export class ObjectWatch {
     const { cache } = this.#source;
     const { type } = this.#selection;
     const version = cache.versionOf(resourceKey(type));
-    if (!(cache.idleProgress || this.#hasEvents) || version < this.#from) return;
+    if (!(cache.idleProgress || this.#hasChanges) || version < this.#from) return;
     this.#writeBookmark(version);
   }
 
@@ -133,7 +133,7 @@ export class ObjectWatch {
 
   /** Sends the event of a write for the selected objects. */
   #deliver({ before, after, version }: StoredWrite): void {
-    this.#hasEvents = true;
+    this.#hasChanges = true;
     const selectedBefore = before !== undefined && this.#matches(before) ? before : undefined;
     const selectedAfter = after !== undefined && this.#matches(after) ? after : undefined;
     if (selectedAfter !== undefined)

@@ -11,7 +11,7 @@ import type { ApiRequest, ApiTransport } from './api-transport.ts';
 import { Exchange } from './exchange.ts';
 import { resourceName, resourcePath, rightToGrant } from './resource-path.ts';
 
-/** One object of a kind. */
+/** Identifies an object of the API server. */
 export interface ObjectPlace {
   readonly kind: ResourceKind;
   /** Absent for cluster-scoped objects. */
@@ -217,7 +217,7 @@ function outcomeOf(write: ObjectWrite, error: ApiError): WriteOutcome {
       return { outcome: 'refused', message: `${message}: ${right}` };
     }
     case 'invalid':
-      // A failed `test` of a patch is invalid without causes.
+      // If a `test` of a patch fails, the server answers `Invalid` without causes.
       return { outcome: write.verb === 'patch' && !error.hasCauses ? 'conflict' : 'invalid', message };
     case 'rejected':
       return { outcome: 'invalid', message };
