@@ -88,7 +88,7 @@ describe('an invalid item is rejected with its place and field and counted, and 
     [
       "an identity out of the cluster's range",
       line('far', `${IP}/10.2.0.9`, { IP: '10.2.0.9', ID: 300 }),
-      /10.2.0.9: ID 300: must be reserved or in the range of the cluster, 131328 to 196607/,
+      /10.2.0.9: ID 300: must be reserved or in the range of the cluster, 131072 to 196607/,
     ],
     [
       'a node without a name',
