@@ -279,12 +279,12 @@ async function readEndpoint(
   reader: StateReader,
   name: string,
 ): Promise<CiliumState['endpoints'][number] | undefined> {
-  for (const kind of ENDPOINT_FILES) {
-    const file = `${name}/${kind}`;
+  for (const fileName of ENDPOINT_FILES) {
+    const file = `${name}/${fileName}`;
     const text = await reader.readText(file);
     if (text === undefined) continue;
     const decoded =
-      kind === 'ep_config.json' ? decodeEndpointJson(text, file) : decodeEndpointHeader(text, file);
+      fileName === 'ep_config.json' ? decodeEndpointJson(text, file) : decodeEndpointHeader(text, file);
     const endpoint = reader.valueOf(file, decoded);
     return endpoint && { file, ...endpoint };
   }
@@ -354,6 +354,8 @@ export function ciliumStateLines(state: CiliumStateDocument): readonly string[] 
   ].filter((rows) => rows.length > 1);
   return [
     ...tables.flatMap((rows, index) => [...(index === 0 ? [] : ['']), ...table(rows, { wide: true })]),
-    ...state.ignored.map((name) => `${printable(name)}: not read, because another folder of the endpoint is`),
+    ...state.ignored.map(
+      (name) => `${printable(name)}: not read, because another folder of the same endpoint is read`,
+    ),
   ];
 }

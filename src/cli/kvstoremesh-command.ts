@@ -9,14 +9,14 @@ import {
   kvstoreConfigOption,
   kvstoreOptOption,
 } from './option-table.ts';
-import { type AskedProcess, addProcessOptions, processRun } from './process-commands.ts';
+import { addProcessOptions, processRun, type QueriedProcess } from './process-commands.ts';
 import type { ServeFlags } from './serve-options.ts';
 
 interface KvstoreMeshFlags extends ClusterFlags, LogFlags, ServeFlags {
   readonly enableHeartbeat?: true;
 }
 
-const KVSTOREMESH: AskedProcess = {
+const KVSTOREMESH: QueriedProcess = {
   name: 'kvstoremesh',
   socketName: 'kvstoremesh.sock',
   loadStatusQuestion: async () => (await import('../agent/process-answers.ts')).askKvstoreMesh,

@@ -8,9 +8,9 @@ import {
   missingKvstore,
   type OperatorFlags,
 } from './operator-options.ts';
-import { type AskedProcess, addProcessOptions, processRun } from './process-commands.ts';
+import { addProcessOptions, processRun, type QueriedProcess } from './process-commands.ts';
 
-const OPERATOR: AskedProcess = {
+const OPERATOR: QueriedProcess = {
   name: 'operator',
   socketName: 'operator.sock',
   loadStatusQuestion: async () => (await import('../agent/process-answers.ts')).askOperator,

@@ -18,7 +18,7 @@ import {
 import { settingsOf } from './settings.ts';
 
 /** A process other than the agent, with its own socket. */
-export interface AskedProcess {
+export interface QueriedProcess {
   /** Name of its command: `kvstoremesh`. */
   readonly name: string;
   /** Default name of its socket: `kvstoremesh.sock`. */
@@ -37,7 +37,7 @@ interface StatusFlags extends SocketFlags {
 export async function processRun(
   command: Command,
   flags: ServeFlags & LogFlags,
-  { socketName }: AskedProcess,
+  { socketName }: QueriedProcess,
   io: CommandIO,
 ): Promise<readonly [RunOptions, RunContext]> {
   const serve = await serveOptions(flags, io.env, socketName);
@@ -52,7 +52,7 @@ export async function processRun(
 /** Adds the options of all processes, and the command `status`, to the command of a process. */
 export function addProcessOptions(
   command: Command,
-  process: AskedProcess,
+  process: QueriedProcess,
   io: CommandIO,
   run: RunAction,
   defaultLogLevel?: LogLevel,
@@ -65,7 +65,7 @@ export function addProcessOptions(
 
 function addProcessStatus(
   parent: Command,
-  { name, socketName, loadStatusQuestion }: AskedProcess,
+  { name, socketName, loadStatusQuestion }: QueriedProcess,
   io: CommandIO,
   run: RunAction,
 ): void {

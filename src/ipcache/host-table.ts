@@ -19,7 +19,7 @@ export class HostTable {
   readonly texts: ObjectColumn<string> = new ObjectColumn();
   /** The number of references to each host, by the same index. */
   readonly #references = new Int32Rows(1);
-  /** The host that the last `resolve` added. The next one removes it if its claim was not stored. */
+  /** The host that the last `resolve` added. If nothing refers to it, the next `resolve` removes it. */
   #lastAdded: HostID = NO_HOST;
   /** The last resolved text and its host, if it is still in use. Claims often arrive in runs of one host. */
   #lastText = '';
@@ -30,7 +30,7 @@ export class HostTable {
     this.#table = table;
   }
 
-  /** Returns the number of a host; -1 if `text` is no address. The next call removes a new host without references. */
+  /** Returns the number of a host; -1 if `text` is no address. Call `retain` before the next call of `resolve`. */
   resolve(text: string | undefined): HostID {
     if (text === undefined) return NO_HOST;
     if (this.#lastHost !== NO_HOST && text === this.#lastText) return this.#lastHost;

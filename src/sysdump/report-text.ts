@@ -88,7 +88,8 @@ function headLines({
     endpoints === 'ciliumendpointslices'
       ? counted(slices, 'CiliumEndpointSlice')
       : counted(objects['CiliumEndpoint'] ?? 0, 'endpoint');
-  const without = withoutReport.length === 0 ? '' : `; without a report:${nodesText(withoutReport).slice(3)}`;
+  const without =
+    withoutReport.length === 0 ? '' : `; without a report: ${listText(withoutReport, MAX_NODES)}`;
   return [
     `${archive}: cluster ${cluster.name}, ${counted(nodes.length, 'node')}${without}`,
     `${counted(entries, 'entry', 'entries')} compared with ${endpointText} and ${counted(services, 'service')}`,

@@ -109,7 +109,7 @@ describe('dpcache restore inspect', () => {
       ignored: ['7_next'],
     });
     const text = await dpcache('restore', 'inspect', folder);
-    expect(text.stdout).toMatch(/\n7_next: not read, because another folder of the endpoint is\n$/);
+    expect(text.stdout).toMatch(/\n7_next: not read, because another folder of the same endpoint is read\n$/);
   });
 
   it('uses the folder named after the endpoint id if two folders contain that id', async () => {

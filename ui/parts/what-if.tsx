@@ -200,19 +200,19 @@ async function evaluate(edit: object, signal: AbortSignal): Promise<Evaluated> {
 }
 
 /**
- * A button that evaluates the changes if a remote cluster or a node (`cluster/name`) left the mesh, and the answer. It
- * is not shown for earlier moments, because the agent evaluates its current state. Use it with a `key` per object, so
- * that it does not show the answer of another object.
+ * Shows a button, and after a click what would change if a remote cluster or a node (`cluster/name`) left the mesh. Not
+ * shown for earlier moments, because the agent evaluates its current state. Use it with a `key` per object, so that it
+ * does not show the answer of another object.
  */
 export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode | null {
   const isNow = useMoment() === undefined;
   const [{ isLoading = false, answer, problem }, setState] = useState<State>({});
-  const ended = useRef<AbortController>();
-  useEffect(() => () => ended.current?.abort(), []);
+  const running = useRef<AbortController>();
+  useEffect(() => () => running.current?.abort(), []);
   const ask = (): void => {
     if (isLoading) return;
     const request = new AbortController();
-    ended.current = request;
+    running.current = request;
     setState({ isLoading: true });
     const edit = 'node' in of ? { edit: 'remove-node', ...of } : { edit: 'remove-cluster', ...of };
     evaluate(edit, request.signal).then(

@@ -94,8 +94,8 @@ export class SegmentWriter {
     const segment = this.#log.segments.find(({ number }) => number >= this.#nextNumber);
     if (segment === undefined) return false;
     const file = await this.#openFile(segment);
-    // No record may be added between the reads of the time and of the state: the clock pieces of the written state must
-    // give the wall time of every moment up to `endMs`.
+    // Read the time and the state without an `await` between them: the written state must contain the wall time of
+    // every moment up to `endMs`, so no change of the clock may be recorded in between.
     this.#log.noticeClockStep();
     const following = this.#log.segments.find(({ number }) => number > segment.number);
     const endMs = Math.min(endOf(segment, following), this.#log.endedMs ?? this.#log.life.now());

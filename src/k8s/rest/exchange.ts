@@ -29,7 +29,7 @@ export class Exchange implements Disposable {
 
   readonly #abort = (): void => this.#end.abort(new ApiError('broken', 'the request was aborted'));
 
-  /** Sets the maximum time without data; `undefined` for no limit. */
+  /** Sets the maximum time from now without data; call it again when data arrives. `undefined`: no limit. */
   allowSilence(ms: number | undefined): void {
     this.#silenceTimer?.cancel();
     this.#silenceTimer = ms === undefined ? undefined : this.#failAfter(ms, `no data for ${ms / 1000} s`);

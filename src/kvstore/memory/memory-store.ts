@@ -134,7 +134,7 @@ export class MemoryStore {
     return this.#compactRevision;
   }
 
-  /** Number of blocks of values expanded so far. */
+  /** Number of packed blocks of values that reads have expanded so far. */
   get expansions(): number {
     return this.#blocks.expansions;
   }

@@ -28,8 +28,8 @@ export async function guardedTxn(
 }
 
 /**
- * Prevents late effects of writes (ETCD, "Leases, locks and rights"). A write that got no answer may be delayed
- * for any time, by a stalled link or a slow server. So every write is guarded by the value of a key which only this
+ * Prevents late effects of writes (SEMANTICS 5, "Late writes"). A write that got no answer may be delayed for any time,
+ * by a stalled link or a slow server. So every write is guarded by the value of a key which only this
  * client uses, the *fence*. If the outcome of a write is unknown, the next write first puts a new value of the fence.
  * Earlier writes then have either taken effect or never will.
  *

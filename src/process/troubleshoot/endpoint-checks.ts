@@ -75,7 +75,7 @@ function nameOf(lines: string | undefined): string {
   return (lines ?? '').split('\n').join(', ') || '(empty)';
 }
 
-/** Returns the check of a certificate that is otherwise accepted. */
+/** Returns the check of the dates of a certificate. */
 function validityCheck(
   check: Check,
   certificate: X509Certificate,

@@ -129,7 +129,10 @@ export class NodePaths implements NodeHandler, Disposable {
     if (this.#isLocal(node)) this.#setLocal(undefined);
   }
 
-  /** Compares all nodes, at most twice a minute, which costs little more than one. Throws {@link NoPathError}. */
+  /**
+   * Compares the paths of all nodes with the kernel, at most twice a minute, because this costs little more than a
+   * comparison for one node. Throws {@link NoPathError}.
+   */
   async nodeValidateImplementation(node: Node): Promise<void> {
     if (this.#repairTask.age > VALIDATION_AGE_MS) await this.#repairTask.request();
     const reason = this.#withoutPath.get(node.fullName);
@@ -234,7 +237,10 @@ export class NodePaths implements NodeHandler, Disposable {
     return this.#addTunnel(cidr, tunnelEnd, items);
   }
 
-  /** Returns the reason why a CIDR of a node gets no route, which would take the packets of others, if any. */
+  /**
+   * Returns the reason why a CIDR of a node may not have a route: the route would take packets of other nodes. Returns
+   * undefined if it may have one.
+   */
   #refusal(node: Node, cidr: string): string | undefined {
     if (this.#isRemote(node)) return this.#remoteCIDRs.refusal(cidr);
     const overlapping = this.#local && podCIDRs(this.#local).find((one) => overlaps(one, cidr));
@@ -367,7 +373,10 @@ function reasonOf(reach: Reach | undefined): string {
   return reach?.kind === 'unreachable' ? reach.reason : 'the node has no address of that family';
 }
 
-/** Returns the next hop in the tunnel: the first address of an IPv4 CIDR, which no pod has, or the other end. */
+/**
+ * Returns the next hop in the tunnel: for an IPv4 CIDR its first address, which no pod has; for an IPv6 CIDR the
+ * link-local address of the other end.
+ */
 function tunnelHop(cidr: string, mac: string): string {
   return cidr.includes(':') ? linkLocal(mac) : (Prefix.parse(cidr)?.address ?? '');
 }

@@ -109,7 +109,10 @@ function addRequest(route: Route, flags: number): LenientRequest {
   };
 }
 
-/** Returns a delete request for each next hop. A single one would delete joined foreign routes of IPv6, too. */
+/**
+ * Returns a delete request for each next hop, because a single request would also delete the foreign routes that IPv6
+ * has joined with ours.
+ */
 function hopDeletes({ hops, ...route }: Route): readonly LenientRequest[] {
   const operation = `delete route ${route.destination}`;
   return (hops ?? [route]).map((hop) => ({
