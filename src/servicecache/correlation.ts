@@ -2,7 +2,14 @@ import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
 import { lowerBound } from '../base/sorted-map.ts';
 import { isOnSide, type PreferredSide } from './affinity.ts';
-import { type Backend, type Backends, backendOf, equalBackends, NO_BACKENDS } from './backend.ts';
+import {
+  type Backend,
+  type Backends,
+  backendOf,
+  equalBackends,
+  NO_BACKENDS,
+  type OfferedBackends,
+} from './backend.ts';
 import { everyDifference, isImmutable } from './offer-difference.ts';
 import { compareOrigins, type Origin, type OriginChange, OriginIndex, type Origins } from './origin-index.ts';
 
@@ -197,6 +204,36 @@ class Correlator {
     this.#side?.replace(address, winnerSoFar, winner);
     this.#backends.set(address, winner);
   }
+}
+
+/**
+ * Returns the correlation of all origins of a service, without a preferred side. Linear in their backends, also if many
+ * origins claim the same addresses, whereas a change of each origin copies the claims of each address.
+ */
+export function correlate(origins: Iterable<readonly [Origin, OfferedBackends]>): Correlation {
+  const strongestFirst = [...origins].sort(([a], [b]) => compareOrigins(a, b));
+  const firstClaims = new Map<string, BackendClaim>();
+  const contested = new Map<string, BackendClaim[]>();
+  for (const [origin, offered] of strongestFirst) {
+    for (const backend of offered.values()) {
+      const { address } = backend;
+      const first = firstClaims.get(address);
+      if (first === undefined) {
+        firstClaims.set(address, { origin, backend });
+        continue;
+      }
+      const claims = contested.get(address);
+      if (claims === undefined) contested.set(address, [first, { origin, backend }]);
+      else claims.push({ origin, backend });
+    }
+  }
+  const backends = NO_BACKENDS.withMutations((draft) => {
+    for (const [address, first] of firstClaims) {
+      const claims = contested.get(address);
+      draft.set(address, claims === undefined ? first.backend : withMergedPorts(first, claims, undefined));
+    }
+  });
+  return { backends, contested: ImmutableMap(contested), preferred: undefined };
 }
 
 /** The index that belongs to the latest correlation of a service. A change moves it to the new correlation. */

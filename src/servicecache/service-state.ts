@@ -9,7 +9,7 @@ import {
   NO_ENDPOINTS,
   type OfferedBackends,
 } from './backend.ts';
-import { applyOriginChange, type Correlation, NO_CORRELATION } from './correlation.ts';
+import { applyOriginChange, type Correlation, correlate, NO_CORRELATION } from './correlation.ts';
 import { everyMapDifference } from './map-difference.ts';
 import { equalBackendMaps } from './offer-difference.ts';
 import type { Origin, OriginChange, Origins } from './origin-index.ts';
@@ -306,9 +306,47 @@ function withoutNotReady(slices: ServiceState['slices']): ServiceState['slices']
   return slices.map((slice) => (slice.notReady.size === 0 ? slice : { ...slice, notReady: NO_BACKENDS }));
 }
 
+/** The fields of a service that decide which inputs are used. */
+interface UseChange {
+  readonly globalChanged: boolean;
+  readonly publishChanged: boolean;
+}
+
+/** Returns the number of backends that a change of the service adds and removes. */
+function countChanged(
+  { slices, remotes }: ServiceState,
+  { globalChanged, publishChanged }: UseChange,
+): number {
+  const notReadyIn = (some: ServiceState['slices']): number =>
+    some.reduce((sum, { notReady }) => sum + notReady.size, 0);
+  const readyIn = ({ whole, slices: some }: Offer): number =>
+    some.reduce((sum, { backends }) => sum + backends.size, whole?.length ?? 0);
+  let changed = publishChanged ? notReadyIn(slices) : 0;
+  for (const offer of remotes.values()) {
+    if (globalChanged) changed += readyIn(offer);
+    if (globalChanged || publishChanged) changed += notReadyIn(offer.slices);
+  }
+  return changed;
+}
+
+/** Returns the state with the service replaced. Removes the inputs that it does not use, and then adds those it does. */
+function withUsedInputs(
+  state: ServiceState,
+  service: Service | undefined,
+  { globalChanged, publishChanged }: UseChange,
+): ServiceState {
+  const commonSlices = (slices: Inputs['slices']): Inputs['slices'] =>
+    publishChanged ? withoutNotReady(slices) : slices;
+  const commonRemotes = globalChanged
+    ? state.remotes.clear()
+    : state.remotes.map(({ whole, slices }) => ({ whole, slices: commonSlices(slices) }));
+  const common = withInputs(state, { slices: commonSlices(state.slices), remotes: commonRemotes });
+  return withInputs(withFields(common, { service }), state);
+}
+
 /**
- * Returns the state with the service replaced or removed. Linear in the inputs that only one of both services uses:
- * these are removed before, and added after. If the preference changes, linear in all backends.
+ * Returns the state with the service replaced or removed. Linear in the inputs that only one of both services uses. If
+ * these are many compared with the others, or if the preference changes, linear in the backends of the new service.
  */
 export function withService(state: ServiceState, service: Service | undefined): ServiceState {
   const old = state.service;
@@ -317,14 +355,12 @@ export function withService(state: ServiceState, service: Service | undefined): 
   const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
   const preferenceChanged = preferenceOf(old) !== preferenceOf(service);
   if (!globalChanged && !publishChanged && !preferenceChanged) return withFields(state, fields);
-  const commonSlices = (slices: Inputs['slices']): Inputs['slices'] =>
-    publishChanged ? withoutNotReady(slices) : slices;
-  const commonRemotes = globalChanged
-    ? state.remotes.clear()
-    : state.remotes.map(({ whole, slices }) => ({ whole, slices: commonSlices(slices) }));
-  const common = withInputs(state, { slices: commonSlices(state.slices), remotes: commonRemotes });
-  const { correlation: complete } = withInputs(withFields(common, { service }), state);
-  const correlation = preferenceChanged ? withPreferredSide(complete, service) : complete;
+  const change = { globalChanged, publishChanged };
+  const isRebuilt = countChanged(state, change) > state.correlation.backends.size / 2;
+  const complete = isRebuilt
+    ? correlate(usedOrigins(withFields(state, { service })))
+    : withUsedInputs(state, service, change).correlation;
+  const correlation = isRebuilt || preferenceChanged ? withPreferredSide(complete, service) : complete;
   return withFields(state, { ...fields, correlation, endpoints: comparedEndpoints(state, correlation) });
 }
 

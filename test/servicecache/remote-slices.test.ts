@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { Map as ImmutableMap } from 'immutable';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../../src/model/cluster-endpoint-slice.ts';
 import { createBackend, type EndpointSlice, NO_BACKENDS } from '../../src/servicecache/backend.ts';
 import { applyOriginChange, NO_CORRELATION } from '../../src/servicecache/correlation.ts';
@@ -333,6 +333,25 @@ it('slices that replace a whole offer read none of the earlier slices (regressio
   }
   expect(state.correlation.contested.size).toBe(count);
   expect(reads).toBeLessThan(3 * count);
+});
+
+it('that 255 clusters claim are ranked at once if the service becomes global, or not global (regression: 6 s each for 2^20 claims)', () => {
+  const addresses = Array.from({ length: 4112 }, (_, at) => `10.0.${at >> 8}.${at & 255}`);
+  const added = (state: ServiceState, n: number): ServiceState => {
+    const backends = addresses.map((address) => createBackend({ address, ports: [], cluster: `c${n}` }));
+    return withWholeOffer(state, `c${n}`, backends);
+  };
+  let state = withService(emptyState(SHOP), service());
+  for (let n = 0; n < 255; n++) state = added(state, n);
+  const copied = vi.spyOn(Array.prototype, 'toSpliced');
+  const global = withService(state, service({ global: true }));
+  expect(global.correlation.backends.size).toBe(4112);
+  const claims = global.correlation.contested.get('10.0.0.1') ?? [];
+  expect(claims.map(({ origin }) => origin.cluster)).toEqual(
+    Array.from({ length: 255 }, (_, n) => `c${n}`).sort(),
+  );
+  expect(withService(global, service()).correlation).toEqual(state.correlation);
+  expect(copied).not.toHaveBeenCalled();
 });
 
 describe('many slices with contested addresses', () => {
