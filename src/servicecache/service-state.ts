@@ -329,7 +329,7 @@ function countChanged(
   return changed;
 }
 
-/** Returns the state with the service replaced. Removes the inputs that it does not use, and then adds those it does. */
+/** Returns the state with the service replaced: removes the inputs that it does not use, then adds the others. */
 function withUsedInputs(
   state: ServiceState,
   service: Service | undefined,
