@@ -42,6 +42,7 @@ const MAX_ENDPOINTS = 100;
 interface SelectedService extends ServiceID {
   readonly uid: string;
   readonly isHeadless: boolean;
+  readonly labels: ReadonlyMap<string, string>;
   /** The address families of the service; empty: any family. */
   readonly families: readonly string[];
 }
@@ -66,11 +67,19 @@ function readSelected(fields: ObjectFields): SelectedService | undefined {
   const isSelected = isHeadless ? setting !== 'false' : setting === 'true';
   if (id === undefined || !isSelected || !readFlags(annotations).global) return undefined;
   const families = spec.list('ipFamilies').items((list, index) => list.string(index));
-  return { ...id, uid: metadata.string('uid') ?? '', isHeadless, families };
+  const labels = metadata.strings('labels');
+  labels.delete(HEADLESS);
+  return { ...id, uid: metadata.string('uid') ?? '', isHeadless, labels, families };
 }
 
 function sameSelected(a: SelectedService, b: SelectedService): boolean {
-  return a.uid === b.uid && a.isHeadless === b.isHeadless && a.families.join() === b.families.join();
+  return (
+    a.uid === b.uid &&
+    a.isHeadless === b.isHeadless &&
+    a.families.join() === b.families.join() &&
+    a.labels.size === b.labels.size &&
+    [...a.labels].every(([name, value]) => b.labels.get(name) === value)
+  );
 }
 
 /**
@@ -125,11 +134,13 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     const part = this.#parts.get(key);
     const service = this.#services.get(part?.service ?? '');
     if (part === undefined || service === undefined || !hasFamily(service, part)) return undefined;
-    const { namespace, name, uid, isHeadless } = service;
+    const { namespace, name, uid, isHeadless, labels } = service;
     return {
       namespace,
       name: key.slice(namespace.length + 1),
       labels: {
+        // As Kubernetes does. CoreDNS finds the slices of a derived Service by one of its labels.
+        ...Object.fromEntries(labels),
         [SERVICE_NAME_LABEL]: name,
         [MANAGED_BY]: MESH_CONTROLLER,
         [SOURCE_CLUSTER]: part.cluster,
@@ -199,7 +210,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   #reader(): KindReader<SelectedService> {
     return {
       kind: 'Service',
-      fields: ['metadata.annotations', 'spec.clusterIP', 'spec.ipFamilies'],
+      fields: ['metadata.annotations', 'metadata.labels', 'spec.clusterIP', 'spec.ipFamilies'],
       read: readSelected,
       same: sameSelected,
       change: (current, previous) => {

@@ -107,6 +107,31 @@ describe('slices of remote backends', () => {
     expect(isMarked).toBe(hasSlices && clusterIP === 'None');
   });
 
+  it('have the labels of their service (regression: CoreDNS did not find slices of derived Services without them)', async () => {
+    const { clusters, services } = await newWorld('baltic');
+    clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', 'db-1', ['10.2.0.1']));
+    await world.putService('db');
+    const written = {
+      'kubernetes.io/service-name': 'db',
+      'multicluster.kubernetes.io/source-cluster': 'baltic',
+      'endpointslice.kubernetes.io/managed-by': 'endpointslice-mesh-controller.cilium.io',
+    };
+    for (const origin of ['exported-db', 'other-db']) {
+      const labels = { 'multicluster.kubernetes.io/service-name': origin };
+      const reserved = {
+        'kubernetes.io/service-name': 'other',
+        'multicluster.kubernetes.io/source-cluster': 'other',
+        'endpointslice.kubernetes.io/managed-by': 'other',
+        'service.kubernetes.io/headless': '',
+      };
+      await services.patch('db', { metadata: { labels: { ...labels, ...reserved } } });
+      await world.pass(2000);
+      expect((await world.slices()).map(({ metadata }) => metadata.labels)).toEqual([
+        { ...labels, ...written },
+      ]);
+    }
+  });
+
   it('follows changes of the annotations, and of the remote slice', async () => {
     const { clusters } = await newWorld('baltic');
     const name = mirroredName('db', 'baltic', 'db-1');
