@@ -32,7 +32,7 @@ const mesh = new ClusterMesh({
   nodes,
   onReject: ({ message }) => console.error(message), // the other values of the cluster are still used
 });
-const source = new ConfigFolder(folder, (config) => new EtcdBackend(config));
+const source = new ConfigFolder(folder, (config) => new EtcdBackend(config, { gate }));
 const follower = new ConfigFollower({
   source,
   mesh,
