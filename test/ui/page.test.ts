@@ -12,7 +12,7 @@ import { TestModel } from '../api/support/model.ts';
 import { SteeringModel } from '../api/support/steering-model.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { until } from '../base/support/until.ts';
-import { MeshModel } from './support/mesh-model.ts';
+import { clusterDocument, MeshModel } from './support/mesh-model.ts';
 import { COLOUR_RULES, settled, storePicture, usePages, VIEWS, violations } from './support/open-page.ts';
 
 const { files, newPage, open } = usePages();
@@ -177,6 +177,39 @@ describe('an unusual name', () => {
     const unsafe = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
     expect(await page.evaluate('document.body.innerText')).not.toMatch(unsafe);
     expect(await page.title()).not.toMatch(unsafe);
+  });
+
+  it('is never markup, in any view, title or address', async () => {
+    const name = `"'><img src=x onerror=alert(1)>`;
+    const link = 'javascript:alert(1)';
+    const model = new MeshModel().fill();
+    const labels = [{ source: name, key: name, value: link }];
+    Object.assign(model, { labelsOf: () => labels });
+    model.identities = () => [{ identity: 1234, labels, cluster: name }];
+    const k8s = { namespace: name, podName: link };
+    model.ipcache.upsert('10.0.0.1', { identity: 1234, source: 'k8s', owner: name, k8s });
+    model.nodes.nodeUpdated({ cluster: name, name: link, source: 'k8s', labels: new Map([[name, link]]) });
+    model.addService({ namespace: name, name: link }, '172.16.0.98');
+    model.clusters = [clusterDocument('own', { local: true }), clusterDocument(name, { lastFailure: name })];
+    const { page, show } = await open('', { model });
+    const views = ['ip', 'service', 'node', 'cluster', 'identity', 'prefixes', 'services', 'nodes', 'search'];
+    const text = encodeURIComponent(name);
+    let viewsWithName = 0;
+    for (const hash of [
+      ...Object.values(VIEWS),
+      ...views.map(
+        (view) => `#/${view}/${text}/${encodeURIComponent(link)}?within=${text}&at=${text}&q=${text}`,
+      ),
+      `#/${text}`,
+      `#${name}`,
+    ]) {
+      await show(hash);
+      await settled(page);
+      const built = `document.querySelectorAll('img, iframe, [onerror], a[href^="javascript:"]').length`;
+      expect([hash, await page.evaluate(built)]).toEqual([hash, 0]);
+      if ((await page.innerText('main')).includes('alert(1)')) viewsWithName++;
+    }
+    expect(viewsWithName).toBeGreaterThan(10);
   });
 });
 
