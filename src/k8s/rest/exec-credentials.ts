@@ -106,7 +106,8 @@ function runPlugin(plugin: ExecPlugin, info: string, clock: Pick<Clock, 'after'>
     cwd: folder,
     env: { ...process.env, ...env, KUBERNETES_EXEC_INFO: info },
     maxBuffer: MAX_OUTPUT_BYTES,
-  };
+    killSignal: 'SIGKILL', // the plugin may ignore SIGTERM
+  } as const;
   return new Promise((resolve, reject) => {
     // The error message contains the standard error of the plugin.
     const child = execFile(command, [...args], options, (error, stdout) => {
@@ -115,7 +116,7 @@ function runPlugin(plugin: ExecPlugin, info: string, clock: Pick<Clock, 'after'>
       else reject(pluginError(plugin, `${messageOf(error)} ${installHint}`, error));
     });
     child.stdin?.end();
-    // The plugin may ignore SIGTERM, and its child processes may keep its output open.
+    // The child processes of the plugin may keep its output open.
     const timeout = clock.after(TIMEOUT_MS, () => {
       reject(pluginError(plugin, `still running after ${TIMEOUT_MS / 1000} s ${installHint}`));
       child.kill('SIGKILL');

@@ -338,6 +338,15 @@ describe('credentials', () => {
     await expect(parse({ user: { exec: EXEC } }).credentials.authorization()).rejects.toThrow(message);
   });
 
+  it('of a plugin that prints without end, and ignores SIGTERM, fail immediately (regression: after a minute)', async () => {
+    const clock = new ManualClock();
+    plugin('trap "" TERM PIPE; while :; do echo "$0"; done');
+    await expect(parse({ user: { exec: EXEC } }, clock).credentials.authorization()).rejects.toThrow(
+      /the plugin .*plugin failed: stdout maxBuffer length exceeded/,
+    );
+    expect(clock.pending).toBe(0);
+  });
+
   it('of a plugin that does not end, and ignores SIGTERM, fail after a minute', async () => {
     const clock = new ManualClock();
     plugin('trap "" TERM; echo $$ >pid; exec sleep 600');
