@@ -104,6 +104,10 @@ class PortUnion {
   readonly #byNumber = new Map<string, OwnedPort>();
   readonly #byName = new Map<string, OwnedPort>();
 
+  get isFull(): boolean {
+    return this.#byNumber.size >= MAX_PORTS;
+  }
+
   get ports(): readonly ExportedPort[] {
     return [...this.#byNumber.values()].map(({ port }) => port);
   }
@@ -119,7 +123,7 @@ class PortUnion {
       return `Duplicated port name "${port.name}". Using port definition "${portText(named.port)}" from oldest service export in cluster "${named.cluster}".`;
     const older = this.#byNumber.get(number);
     if (older !== undefined) return conflictOf(port, older);
-    if (this.#byNumber.size >= MAX_PORTS)
+    if (this.isFull)
       return `Too many ports. Using the ${MAX_PORTS} ports from the oldest service exports, without "${portText(port)}" from cluster "${cluster}".`;
     const owned = { port, cluster };
     this.#byNumber.set(number, owned);
@@ -147,6 +151,7 @@ function mergePorts(exports: readonly ServiceExport[]): {
   let message: string | undefined;
   for (const { ports, cluster } of exports)
     for (const port of ports) {
+      if (union.isFull && message !== undefined) break; // no other port changes the result
       const conflict = union.add(port, cluster);
       message ??= conflict;
     }

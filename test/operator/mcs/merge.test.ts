@@ -147,6 +147,22 @@ describe('a merge', () => {
     });
   });
 
+  it('of 20,000 ports reads no more ports than it can use (regression: 5 million of 255 clusters in one turn)', () => {
+    let read = 0;
+    const ports = Array.from({ length: 20_000 }, (_, at) => ({
+      ...port(0, `p${at}`),
+      get port() {
+        read++;
+        return at + 1;
+      },
+    }));
+    const clusters = Array.from({ length: 255 }, (_, at) =>
+      exported(String.fromCharCode(1000 + at), { ports }),
+    );
+    expect(mergeExports(clusters)?.ports).toHaveLength(1000);
+    expect(read).toBeLessThan(10_000);
+  });
+
   it('of no exports is none', () => {
     expect(mergeExports([])).toBeUndefined();
     expect(fold([])).toBeUndefined();
