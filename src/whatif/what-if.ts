@@ -45,6 +45,8 @@ export interface WhatIfEngines {
   readonly identities?: (() => Iterable<{ readonly identity: number; readonly cluster: string }>) | undefined;
   /** All followed remote clusters, even those without claims. Default: the clusters with claims. */
   readonly clusters?: (() => Iterable<string>) | undefined;
+  /** Name of the local cluster, for the error of an edit that removes it. */
+  readonly localCluster?: string | undefined;
 }
 
 /** Options of {@link whatIf}. */
@@ -437,7 +439,7 @@ class Preview implements Disposable {
       )
         continue;
       if (edit.edit === 'remove-cluster' && !followed.has(edit.cluster))
-        throw new EditError(`no remote cluster ${showValue(edit.cluster)}`, {
+        throw new EditError(this.#noRemoteCluster(edit.cluster), {
           index,
           field: 'cluster',
           value: edit.cluster,
@@ -458,6 +460,13 @@ class Preview implements Disposable {
           known: writers.flatMap(({ source, owner }) => (source === edit.source ? [owner] : [])),
         });
     }
+  }
+
+  #noRemoteCluster(cluster: string): string {
+    const shown = showValue(cluster);
+    return cluster === this.#engines.localCluster
+      ? `${shown} is the local cluster: only remote clusters can be removed`
+      : `no remote cluster ${shown}`;
   }
 
   #checkDelete(

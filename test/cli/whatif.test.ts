@@ -48,6 +48,12 @@ describe('dpcache whatif', () => {
     expect((await whatif('upsert', '10.10.0.12', '--source', 'k8s', '--identity', '7')).status).toBe(0);
     const { status, stderr } = await whatif('remove-cluster', 'baltik');
     expect([status, stderr]).toEqual([1, 'dpcache: no remote cluster "baltik"; did you mean baltic?\n']);
+    // regression: no remote cluster "atlantic"
+    const local = await whatif('remove-cluster', 'atlantic');
+    expect([local.status, local.stderr]).toEqual([
+      1,
+      'dpcache: "atlantic" is the local cluster: only remote clusters can be removed\n',
+    ]);
   });
 
   it('accepts encryption keys to 255, and no larger ones', async () => {

@@ -6,7 +6,7 @@ import { createService } from '../../src/servicecache/service.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
 import { TestModel } from '../api/support/model.ts';
 import { until } from '../base/support/until.ts';
-import { MeshModel } from './support/mesh-model.ts';
+import { clusterDocument, MeshModel } from './support/mesh-model.ts';
 import { settled, usePages, violations } from './support/open-page.ts';
 
 const { open } = usePages();
@@ -164,6 +164,21 @@ describe('lists', () => {
     await until('the list is read again', async () => (await rows.count()) === 5);
     await show('#/live');
     expect(await page.locator('main').textContent()).toContain('Changes were lost');
+  });
+
+  it('of prefixes show the whole text of a cut cell, and of no other, as a tooltip (regression: none)', async () => {
+    const model = new MeshModel().fill();
+    const podName = `p${'o'.repeat(200)}d`;
+    model.ipcache.upsert('10.20.0.1', { identity: 9, source: 'k8s', k8s: { namespace: 'a', podName } });
+    const { page } = await open('#/prefixes', { model });
+    const row = page.locator('.rows .row', { hasText: '10.20.0.1' });
+    const titleOf = async (hasText: string): Promise<string | null> => {
+      const cell = row.locator('[role=cell]', { hasText }).first();
+      await cell.hover();
+      return cell.getAttribute('title');
+    };
+    expect(await titleOf(podName)).toContain(podName);
+    expect(await titleOf('10.20.0.1')).toBe('');
   });
 
   it('of prefixes keep the focus when they are sorted with the keyboard (regression: it was lost)', async () => {
@@ -354,6 +369,34 @@ describe('lists', () => {
 });
 
 describe('the cards of services and nodes', () => {
+  it('of nodes list the pods by address (regression: in no order)', async () => {
+    const model = new MeshModel().fill();
+    const addresses = [{ type: 'InternalIP', ip: '10.7.0.1' }] as const;
+    model.nodes.nodeUpdated({ cluster: 'own', name: 'n7', source: 'k8s', addresses });
+    const ips = ['10.20.0.10', '10.20.0.9', '10.20.0.100', '10.20.0.1'];
+    for (const ip of ips)
+      model.ipcache.upsert(ip, {
+        identity: 9,
+        source: 'k8s',
+        hostIP: '10.7.0.1',
+        k8s: { namespace: 'a', podName: `p-${ip}` },
+      });
+    const { page } = await open('#/node/own/n7', { model });
+    const pods = page.locator('main table tbody th a');
+    await until('the pods are listed', async () => (await pods.count()) === 4);
+    expect(await pods.allInnerTexts()).toEqual(['10.20.0.1', '10.20.0.9', '10.20.0.10', '10.20.0.100']);
+  });
+
+  it('of clusters name the state like the title (regression: failed, but unreachable)', async () => {
+    const model = new MeshModel().fill();
+    model.clusters = [clusterDocument('baltic', { ready: false, connected: false, state: 'failed' })];
+    const { page } = await open('#/cluster/baltic', { model });
+    await page.getByText('not connected since').waitFor();
+    const text = (await page.locator('main').innerText()).replaceAll(/\s+/g, ' ');
+    expect(text).toMatch(/state unreachable/i);
+    expect(text).not.toContain('failed');
+  });
+
   it('of services name a port constructor (regression: its node port was the code of a function)', async () => {
     const model = new TestModel();
     model.services.updateService(

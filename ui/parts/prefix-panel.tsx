@@ -62,7 +62,13 @@ export function PrefixPanel({
 }): VNode {
   const filters = { [filter]: value };
   const { document, problem } = useAnswer<{ items: readonly EntryDocument[]; continue?: string }>(
-    withQuery('/v1/ipcache', { ...filters, at, limit: String(MAX_LISTED) }),
+    withQuery('/v1/ipcache', {
+      ...filters,
+      at,
+      // The prefixes of a moment have no order. An identity may have too many to sort them after each change.
+      sort: filter === 'node' && at === undefined ? 'prefix' : undefined,
+      limit: String(MAX_LISTED),
+    }),
     useVersion('ip'),
   );
   return (

@@ -36,6 +36,12 @@ export interface VirtualTableOptions {
   readonly onShow: (first: number, end: number) => void;
 }
 
+/** Sets the text of a cell that does not fit as its tooltip. */
+function showWhole({ target }: PointerEvent): void {
+  const cell = target instanceof Element ? target.closest<HTMLElement>('[role=cell]') : null;
+  if (cell !== null) cell.title = cell.scrollWidth > cell.clientWidth ? cell.textContent : '';
+}
+
 /** A table of any length. Only visible rows are in the page. All rows have the same height. */
 export function VirtualTable(options: VirtualTableOptions): VNode {
   const { label, columns, minWidth, count, row, order, onOrder, onShow } = options;
@@ -69,7 +75,15 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
   }
   const style = { '--columns': columns.map(({ width }) => width).join(' '), '--least': minWidth };
   return (
-    <section class="virtual" ref={box} onScroll={scrolled} tabIndex={0} aria-label={label} style={style}>
+    <section
+      class="virtual"
+      ref={box}
+      onScroll={scrolled}
+      onPointerOver={showWhole}
+      tabIndex={0}
+      aria-label={label}
+      style={style}
+    >
       <div
         class="inner"
         role="table"

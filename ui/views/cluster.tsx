@@ -10,7 +10,15 @@ import { addressOf } from '../address.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { useStatus, useTick } from '../agent/live.ts';
 import { countText, timeText } from '../format.ts';
-import { boundText, bytesText, ClusterMark, lagText, p99Column, sinceText } from '../parts/cluster-parts.tsx';
+import {
+  boundText,
+  bytesText,
+  ClusterMark,
+  lagText,
+  p99Column,
+  sinceText,
+  stateText,
+} from '../parts/cluster-parts.tsx';
 import { Chip, Mark, type Tone } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
@@ -128,7 +136,7 @@ function State({
             ),
           ],
           ['id', cluster.id === 0 ? 'unknown' : String(cluster.id)],
-          ['state', cluster.state],
+          ['state', stateText(cluster)],
           [
             'kvstore',
             `${cluster.connected ? 'connected' : 'not connected'} since ${timeText(cluster.connectionChangedAt)}`,

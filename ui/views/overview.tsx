@@ -23,13 +23,18 @@ const REJECTED = 'Last rejected';
 
 /** The counts at the top of the overview, each with a link to the counted objects. */
 function Figures({ status, conflicts }: { status: StatusDocument; conflicts: number }): VNode {
-  const figures: readonly (readonly [name: string, count: number, href: string, panel?: string])[] = [
+  const figures: readonly (readonly [
+    name: string,
+    count: number,
+    href: string | undefined,
+    panel?: string,
+  ])[] = [
     ['prefixes', status.ipcache.prefixes, addressOf('prefixes')],
     ['services', status.services.announced, addressOf('services')],
     ['backends', status.services.backends, addressOf('services')],
     ['nodes', status.nodes.nodes, addressOf('nodes')],
     ['clusters', status.clusters.length, addressOf('clusters')],
-    ['overruled claims', status.ipcache.overruled, addressOf('prefixes')],
+    ['overruled claims', status.ipcache.overruled, undefined],
     ['conflicts', conflicts, addressOf('overview'), CONFLICTS],
     ['rejected', status.rejected.total, addressOf('overview'), REJECTED],
   ];

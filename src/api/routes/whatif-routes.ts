@@ -122,13 +122,13 @@ async function evaluate(
   signal: AbortSignal,
 ): Promise<WhatIfAnswer> {
   const { ipcache, services, nodes } = model;
+  const { cluster: localCluster, clusters: followed } = model.status();
   const clusters = function* (): Generator<string> {
-    const { cluster: local, clusters } = model.status();
-    for (const { name } of clusters) if (name !== local) yield name;
+    for (const { name } of followed) if (name !== localCluster) yield name;
   };
   try {
     return await whatIf(
-      { ipcache, services, nodes, identities: () => model.identities(), clusters },
+      { ipcache, services, nodes, identities: () => model.identities(), clusters, localCluster },
       parsed.flat(),
       { gate, signal },
     );
