@@ -93,7 +93,7 @@ export class EtcdWatchStream implements WatchStream {
     const answer = await this.#options.range(request, options);
     this.#checkOpen();
     // The connection of the stream may have been replaced by one to another cluster.
-    if (answer.header.clusterID !== this.#clusterID)
+    if (this.#isOther(answer.header))
       throw etcdError(new Error(this.#otherCluster(answer.header)), this.#host);
     return answer;
   }
@@ -181,7 +181,7 @@ export class EtcdWatchStream implements WatchStream {
     if (canceled) this.#end(cancellation(answer, this.#host));
     else if (created) this.#accept(header);
     else if (this.#clusterID === undefined) this.#violate('a response before the watch was created');
-    else if (header.clusterID !== this.#clusterID) this.#violate(this.#otherCluster(header));
+    else if (header.clusterID !== '' && this.#isOther(header)) this.#violate(this.#otherCluster(header));
     else if (events.isEmpty && answer.fragment) this.#violate('a fragment without events');
     else if (events.isEmpty) this.#observer.onProgress(header, requested);
     else {
@@ -193,6 +193,15 @@ export class EtcdWatchStream implements WatchStream {
   /** Ends the stream after an answer that violates the protocol. */
   #violate(answer: string): void {
     this.#end(etcdError(new Error(answer), this.#host));
+  }
+
+  /**
+   * Returns true if the header is of another etcd cluster. The gRPC proxy of etcd joins equal watches. It then reports
+   * that a watch was created without the id of the cluster, so the next header sets the id.
+   */
+  #isOther({ clusterID }: ResponseHeader): boolean {
+    if (this.#clusterID === '') this.#clusterID = clusterID;
+    return clusterID !== this.#clusterID;
   }
 
   #otherCluster({ clusterID }: ResponseHeader): string {

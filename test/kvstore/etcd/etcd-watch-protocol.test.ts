@@ -94,6 +94,16 @@ it('a message of another etcd cluster ends the watch with an error (regression: 
   ]);
 });
 
+it('a watch that was created without the id of the etcd cluster takes the next id, as of the gRPC proxy (regression: it ended)', async () => {
+  const created = message(bytesField(1, message(numberField(3, 20))), boolField(3, true));
+  const other = message(bytesField(1, message(numberField(1, 8), numberField(3, 22))), event('p/b', 22));
+  expect(await received(created, message(HEADER, event('p/a', 21)), other)).toEqual([
+    'created 20',
+    'p/a@21',
+    expect.stringMatching(/an answer of etcd cluster 8 to a watch of cluster 7$/),
+  ]);
+});
+
 it('a read of a watch fails if another etcd cluster answers (regression: its keys were delivered)', async () => {
   const server = new FakeServer({ watch: (call) => void call.write(CREATED), range: () => NO_KEYS });
   const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
