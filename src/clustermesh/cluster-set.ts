@@ -34,7 +34,7 @@ export function isRemoteClusterName(name: string): boolean {
 }
 
 /** The set of followed remote clusters. Operations on a cluster run one after the other. */
-export abstract class ClusterSet implements SyncMembers {
+export abstract class ClusterSet implements SyncMembers, AsyncDisposable {
   readonly #clusterName: string;
   readonly #clock: Clock;
   readonly #clusters = new Map<string, FollowedCluster>();
@@ -150,6 +150,10 @@ export abstract class ClusterSet implements SyncMembers {
     this.#stopped = true;
     await Promise.all(this.#operations.values());
     await Promise.all([...this.#clusters.values()].map((cluster) => cluster.stop()));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
   }
 
   /**

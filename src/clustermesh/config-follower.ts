@@ -61,7 +61,7 @@ export interface ConfigFollowerStatus {
  * nothing changes and the read is retried. A failed change is retried too, and does not delay the changes of other
  * clusters.
  */
-export class ConfigFollower {
+export class ConfigFollower implements AsyncDisposable {
   readonly #options: ConfigFollowerOptions & Runtime;
   readonly #tasks: Supervisor;
   readonly #guard = new CallbackGuard();
@@ -102,6 +102,10 @@ export class ConfigFollower {
     this.#unwatch?.();
     this.#timer?.timer.cancel();
     await this.#tasks.stop();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
   }
 
   /**

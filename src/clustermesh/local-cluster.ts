@@ -46,7 +46,7 @@ export type LocalClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
  * Follows the local cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and no
  * owner. Services are not followed, because Kubernetes provides them.
  */
-export class LocalCluster implements SyncMembers {
+export class LocalCluster implements SyncMembers, AsyncDisposable {
   readonly #options: LocalClusterOptions & Runtime;
   readonly #cluster: FollowedCluster;
   readonly #listeners = new CallbackSet<string>();
@@ -134,6 +134,10 @@ export class LocalCluster implements SyncMembers {
   /** Stops following. Withdraws nothing (SEMANTICS 6). */
   stop(): Promise<void> {
     return this.#cluster.stop();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
   }
 }
 

@@ -87,7 +87,7 @@ export interface HistoryStatus extends ChangeLogCounts {
  * each {@link History.flush} appends records to files. {@link History.past} also answers from the files, even from
  * those of earlier processes. `at` and the lookups answer at once, from memory only.
  */
-export class History {
+export class History implements AsyncDisposable {
   readonly #options: HistoryOptions & Runtime;
   readonly #archive: SegmentArchive | undefined;
   #writer: SegmentWriter | undefined;
@@ -168,6 +168,11 @@ export class History {
     this.#observing?.();
     this.#observing = undefined;
     this.#log?.end();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.stop();
+    await this.close();
   }
 
   /** Sets the store and revision of the next changes, until the next call; undefined if they have none. */

@@ -47,7 +47,7 @@ export interface KubernetesClientStatus {
  * A client of one API server with one connection pool, which lists and watches objects; `src/k8s/README.md` lists the
  * guarantees. Sends nothing before the first call.
  */
-export class KubernetesClient implements ResourceSource {
+export class KubernetesClient implements ResourceSource, AsyncDisposable {
   readonly #server: string;
   readonly #transport: ConnectionHealth;
   readonly #context: ReflectorContext;
@@ -115,5 +115,9 @@ export class KubernetesClient implements ResourceSource {
     await Promise.all([...this.#followed].map(({ stopped }) => stopped));
     await this.#transport.close();
     await this.#healthChecks;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 }

@@ -164,7 +164,7 @@ type TimedWrite = Timed<WriteOptions>;
 type Put = KeyWrite & { readonly value: Uint8Array };
 
 /** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches. */
-export class KvstoreClient implements KvstoreBackend {
+export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
   readonly #options: KvstoreClientOptions;
   readonly #transport: ObservedTransport;
   readonly #supervisor: Supervisor;
@@ -531,6 +531,10 @@ export class KvstoreClient implements KvstoreBackend {
     await Promise.all([this.#locks.close(deadlineMs), this.#leases.close(revoke, deadlineMs)]);
     await this.#transport.close();
     await this.#supervisor.stop();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   #isBound(key: string): boolean {

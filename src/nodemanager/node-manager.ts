@@ -65,7 +65,7 @@ const VALIDATION_BASE_MS = 60_000;
  * been called. If a handler writes, handlers are called after the current delivery. The cost of a write depends on its
  * addresses and handlers, not on the number of nodes. It does no I/O.
  */
-export class NodeManager {
+export class NodeManager implements Disposable {
   readonly #options: NodeManagerOptions & Runtime;
   readonly #retainOverruled: boolean;
   readonly #nodes = new NodeTable();
@@ -322,6 +322,10 @@ export class NodeManager {
     this.#addresses.close();
     this.#validation?.stop();
     this.#feeds.stop(this.#options.deleteOnClose === true ? [...this.#nodes.entries()] : undefined);
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
   }
 
   /** Returns counts, rejections and the state of handlers as plain data. Cost: one pass, about 0.1 µs a node. */

@@ -38,7 +38,7 @@ export interface CheckpointerStatus {
  * Writes a checkpoint periodically if the state has changed, and when it is stopped. Writes do not overlap. If a write
  * fails, the last checkpoint stays, and the next attempt follows after the interval.
  */
-export class Checkpointer {
+export class Checkpointer implements AsyncDisposable {
   readonly #options: CheckpointerOptions & Runtime;
   readonly #guard = new CallbackGuard();
   #timer: Timer | undefined;
@@ -72,6 +72,10 @@ export class Checkpointer {
     this.#stopped = true;
     this.#timer?.cancel();
     return this.write();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
   }
 
   /** Writes a checkpoint if the state has changed since the last one. Never rejects; `status` has the failure. */

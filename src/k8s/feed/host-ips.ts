@@ -30,7 +30,7 @@ export interface HostIPsOptions extends Pick<RuntimeOptions, 'clock'> {
  * `host`, and all unknown addresses identity `world`. The claims have source `local` and no host IP, and are updated
  * every minute.
  */
-export class HostIPs {
+export class HostIPs implements Disposable {
   readonly #options: HostIPsOptions & Runtime;
   readonly #guard: CallbackGuard;
   /** The addresses with a claim. */
@@ -53,6 +53,10 @@ export class HostIPs {
   stop(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.stop();
   }
 
   #writeClaims(): void {

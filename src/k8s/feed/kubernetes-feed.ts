@@ -172,7 +172,7 @@ const HANDOVER_SPREAD_MS = 30_000;
  *
  * Not promised: that every state of an object is applied, or that two kinds are consistent at any moment.
  */
-export class KubernetesFeed {
+export class KubernetesFeed implements AsyncDisposable {
   readonly #identities = new KubernetesIdentities();
   /**
    * Identities by number and by labels, from CiliumIdentities. If several identities have the same labels, the lookup
@@ -320,6 +320,10 @@ export class KubernetesFeed {
     this.#labels?.stop();
     this.#apiServer?.stop();
     await Promise.all([...this.#kinds.values()].map((kind) => kind.stop()));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
   }
 
   #add<T>(name: string, reader: KindReader<T>): ObjectFeed<T> {

@@ -19,7 +19,7 @@ export type ListenAddress = { readonly host: string; readonly port: number } | {
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 
 /** Serves a {@link MemoryApiServer} over HTTP on a port or a socket. */
-export class ApiHttpServer {
+export class ApiHttpServer implements AsyncDisposable {
   readonly #api: MemoryApiServer;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
@@ -58,6 +58,10 @@ export class ApiHttpServer {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     for (const socket of this.#sockets) socket.destroy();
     return closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -6,7 +6,7 @@ import { chunksUntil } from '../rest/exchange.ts';
 import type { MemoryApiServer } from './memory-api-server.ts';
 
 /** A transport to a {@link MemoryApiServer} without a network. */
-export class MemoryApiTransport implements ApiTransport {
+export class MemoryApiTransport implements ApiTransport, AsyncDisposable {
   /** Bearer token of each request. */
   token = '';
   readonly #server: Pick<MemoryApiServer, 'handle'>;
@@ -47,6 +47,10 @@ export class MemoryApiTransport implements ApiTransport {
 
   async close(): Promise<void> {
     this.#connections.abort();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 }
 

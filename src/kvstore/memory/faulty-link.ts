@@ -31,7 +31,7 @@ const expired = (): KvstoreError => new KvstoreError('invalid-token', 'etcdserve
  * link, so one client can be disconnected while the others continue. Each method describes to which calls and streams
  * its fault applies.
  */
-export class FaultyLink implements Transport {
+export class FaultyLink implements Transport, AsyncDisposable {
   /** Called before each read. */
   onRead: (request: RangeRequest) => void = () => {};
   readonly #inner: Transport;
@@ -101,6 +101,10 @@ export class FaultyLink implements Transport {
     for (const stream of this.#streams) stream.unstall();
     for (const keepalive of this.#keepalives) keepalive.cancel();
     await this.#inner.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   get state(): LinkState {

@@ -60,7 +60,7 @@ const NO_VALUE = new Uint8Array();
  *
  * All writes, leases and locks fail with `forbidden`.
  */
-export abstract class ReadOnlyBackend implements KvstoreBackend {
+export abstract class ReadOnlyBackend implements KvstoreBackend, AsyncDisposable {
   readonly #options: ReadOnlyBackendOptions & Runtime;
   readonly #closed = new AbortController();
   readonly #watches = new Set<SourceWatch>();
@@ -188,6 +188,10 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   async close(): Promise<void> {
     this.#closed.abort();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #listSource(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]> {
