@@ -20,8 +20,8 @@ const RECORD_BYTES = 16;
  */
 const PROGRAM = `import('tsx/esm/api').then((tsx) => tsx.register(), () => {}).then(() => import('${import.meta.url}'))`;
 
-/** Returns the name of an address at a time. */
-type NameOf = (ip: string, at: number) => string;
+/** Returns the name of each address at the time with the same index. */
+type NamesOf = (ips: readonly string[], times: readonly number[]) => readonly string[];
 
 function nameOfIdentity(identity: number): string {
   return reservedIdentityName(identity) ?? `identity ${identity}`;
@@ -44,30 +44,42 @@ function startCache(): IPCache {
  * Returns a function that names addresses by the history of a cache: by the pod, or by the name or number of the
  * identity. A name ends with `?` if it is not certain.
  */
-function namesOfHistory(ipcache: IPCache): NameOf {
+function namesOfHistory(ipcache: IPCache): NamesOf {
   // Records every change from now on; 16 MiB hold about 400,000.
   const history = new History({ ipcache });
   history.start();
-  return (ip, at) => {
-    const moment = history.lookup(ip, at);
-    const entry = moment?.reason === 'not-retained' ? ipcache.lookup(ip) : moment?.effective;
-    if (entry === undefined) return 'unknown';
-    const { identity, k8s } = entry;
-    const name = k8s ? `${k8s.namespace}/${k8s.podName}` : nameOfIdentity(identity);
-    return moment?.certain === false ? `${name}?` : name;
+  return (ips, times) => {
+    const certain = new Uint8Array(ips.length);
+    const entries = history.lookupEntries(ips, times, certain);
+    const { from } = history.retained;
+    return ips.map((ip, i) => {
+      // A flow from before the retained changes gets the current names, which are not certain.
+      const entry = (times[i] ?? 0) < from ? ipcache.lookup(ip) : entries[i];
+      if (entry === undefined) return 'unknown';
+      const { identity, k8s } = entry;
+      const name = k8s ? `${k8s.namespace}/${k8s.podName}` : nameOfIdentity(identity);
+      return certain[i] === 1 ? name : `${name}?`;
+    });
   };
 }
 
-function linesOf(bytes: Uint8Array, nameOf: NameOf): string {
+/** Names both ends of all records in one call, because a call for each address costs several times as much. */
+function linesOf(bytes: Uint8Array, namesOf: NamesOf): string {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  let lines = '';
+  const now = Date.now();
+  const ips: string[] = [];
+  const times: number[] = [];
   for (let from = 0; from < bytes.length; from += RECORD_BYTES) {
-    const source = bytes.subarray(from, from + 4).join('.');
-    const destination = bytes.subarray(from + 4, from + 8).join('.');
+    ips.push(bytes.subarray(from, from + 4).join('.'), bytes.subarray(from + 4, from + 8).join('.'));
     // Limited to now, because the clock of the sender may be ahead.
-    const at = Math.min(view.getUint32(from + 12) * 1000, Date.now());
-    const names = [nameOf(source, at), nameOf(destination, at)];
-    lines += `${source} (${names[0]}) -> ${destination} (${names[1]}): ${view.getUint32(from + 8)} bytes\n`;
+    const at = Math.min(view.getUint32(from + 12) * 1000, now);
+    times.push(at, at);
+  }
+  const names = namesOf(ips, times);
+  let lines = '';
+  for (let i = 0; i < ips.length; i += 2) {
+    const count = view.getUint32((i / 2) * RECORD_BYTES + 8);
+    lines += `${ips[i]} (${names[i]}) -> ${ips[i + 1]} (${names[i + 1]}): ${count} bytes\n`;
   }
   return lines;
 }
@@ -75,11 +87,12 @@ function linesOf(bytes: Uint8Array, nameOf: NameOf): string {
 /** In a worker: answers each chunk of records with its lines. */
 function serve(): void {
   const reader = openLookup(workerData);
-  const nameOf: NameOf = (ip) => {
-    const identity = reader.lookupIdentity(ip);
-    return identity === undefined ? 'unknown' : nameOfIdentity(identity);
+  const namesOf: NamesOf = (ips) => {
+    const identities = new Uint32Array(ips.length);
+    reader.lookupMany(ips, identities);
+    return ips.map((_, i) => (identities[i] ? nameOfIdentity(identities[i]) : 'unknown')); // 0: not found
   };
-  parentPort?.on('message', (bytes: Uint8Array) => parentPort?.postMessage(linesOf(bytes, nameOf)));
+  parentPort?.on('message', (bytes: Uint8Array) => parentPort?.postMessage(linesOf(bytes, namesOf)));
 }
 
 /** A thread that enriches one chunk after the other. */
@@ -118,7 +131,7 @@ async function main(): Promise<void> {
     throw new RangeError(`--workers: invalid number ${values.workers}: use 0 to 64`);
 
   const ipcache = startCache();
-  const nameOf = namesOfHistory(ipcache);
+  const namesOf = namesOfHistory(ipcache);
   const workers = startWorkers(ipcache, count);
   let chunks = 0;
   const pending: (string | Promise<string>)[] = [];
@@ -131,7 +144,7 @@ async function main(): Promise<void> {
     const bytes = Buffer.concat([rest, chunk]);
     const complete = bytes.length - (bytes.length % RECORD_BYTES);
     const records = bytes.subarray(0, complete);
-    pending.push(workers[chunks++ % count]?.enrich(records) ?? linesOf(records, nameOf));
+    pending.push(workers[chunks++ % count]?.enrich(records) ?? linesOf(records, namesOf));
     rest = bytes.subarray(complete);
     await print(2 * count); // the stream is read no faster than it is enriched
   }
