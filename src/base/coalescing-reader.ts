@@ -1,3 +1,4 @@
+import { onAbort } from './follow-signal.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 
 /** Callbacks and signal of a {@link CoalescingReader}. */
@@ -19,15 +20,16 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
   /** Pending values by key. A value that replaces another keeps its place in the order. */
   readonly waiting: KeyedQueue<string, V> = new KeyedQueue();
   readonly #options: CoalescingReaderOptions<T>;
-  readonly #end = (): void => this.close();
+  readonly #leaveSignal: () => void;
   /** Resolve the waits of pending calls of `next`. */
   readonly #pendingCalls: (() => void)[] = [];
   #closed = false;
 
   constructor(options: CoalescingReaderOptions<T>) {
     this.#options = options;
-    this.#closed = options.signal?.aborted === true;
-    if (!this.#closed) options.signal?.addEventListener('abort', this.#end);
+    const { signal } = options;
+    this.#closed = signal?.aborted === true;
+    this.#leaveSignal = signal === undefined || this.#closed ? () => {} : onAbort(signal, () => this.close());
   }
 
   get closed(): boolean {
@@ -61,7 +63,7 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#options.signal?.removeEventListener('abort', this.#end);
+    this.#leaveSignal();
     this.waiting.clear();
     this.#options.onEnd();
     this.wake();

@@ -1,10 +1,30 @@
-/** The controllers that follow a signal, and its one listener. Node warns of a leak at more than ten listeners. */
+/** The callbacks of a signal, and their one listener. Node warns of a leak at more than ten listeners. */
 interface Followers {
-  readonly controllers: Set<AbortController>;
-  readonly abortAll: () => void;
+  readonly callbacks: Set<() => void>;
+  readonly callAll: () => void;
 }
 
 const followers = new WeakMap<AbortSignal, Followers>();
+
+/**
+ * Calls `callback`, which must not throw, when `signal` fires, until the returned function is called. A callback of a
+ * signal that has fired is called at once. Use it for signals of callers, which may be long-lived and have any number
+ * of callbacks.
+ */
+export function onAbort(signal: AbortSignal, callback: () => void): () => void {
+  if (signal.aborted) {
+    callback();
+    return () => {};
+  }
+  const { callbacks, callAll } = followers.get(signal) ?? addListener(signal);
+  const own = (): void => callback(); // the same function may be passed several times
+  callbacks.add(own);
+  return () => {
+    if (!callbacks.delete(own) || callbacks.size > 0) return;
+    signal.removeEventListener('abort', callAll);
+    followers.delete(signal);
+  };
+}
 
 /**
  * Aborts `controller` when `signal` fires, until the returned function is called. Use it for many short-lived
@@ -12,17 +32,7 @@ const followers = new WeakMap<AbortSignal, Followers>();
  * never removed.
  */
 export function followSignal(signal: AbortSignal, controller: AbortController): () => void {
-  if (signal.aborted) {
-    controller.abort(signal.reason);
-    return () => {};
-  }
-  const { controllers, abortAll } = followers.get(signal) ?? addListener(signal);
-  controllers.add(controller);
-  return () => {
-    if (!controllers.delete(controller) || controllers.size > 0) return;
-    signal.removeEventListener('abort', abortAll);
-    followers.delete(signal);
-  };
+  return onAbort(signal, () => controller.abort(signal.reason));
 }
 
 /**
@@ -54,12 +64,12 @@ export function fired(signal: AbortSignal): Promise<void> {
 }
 
 function addListener(signal: AbortSignal): Followers {
-  const controllers = new Set<AbortController>();
-  const abortAll = (): void => {
-    for (const controller of controllers) controller.abort(signal.reason);
+  const callbacks = new Set<() => void>();
+  const callAll = (): void => {
+    for (const callback of callbacks) callback();
   };
-  const added = { controllers, abortAll };
+  const added = { callbacks, callAll };
   followers.set(signal, added);
-  signal.addEventListener('abort', abortAll, { once: true });
+  signal.addEventListener('abort', callAll, { once: true });
   return added;
 }

@@ -1,5 +1,6 @@
 import { checkArguments, FUNCTION, ITERABLE, NUMBER, objectWith, optional, SIGNAL } from './arguments.ts';
 import type { Clock } from './clock.ts';
+import { onAbort } from './follow-signal.ts';
 import { CallbackGuard, type FaultListener } from './guard.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 import { systemClock } from './system-clock.ts';
@@ -82,12 +83,9 @@ export class TurnGate {
   run(weight: number, work: () => void, signal?: AbortSignal): Promise<boolean> {
     if (signal?.aborted === true) return Promise.resolve(false);
     return new Promise((resolve, reject) => {
-      const stopWaiting = (): void => {
-        this.#waiting.delete(piece);
-        resolve(false);
-      };
+      let leaveSignal = (): void => {};
       const piece = (): void => {
-        signal?.removeEventListener('abort', stopWaiting);
+        leaveSignal();
         try {
           work();
           resolve(true);
@@ -99,8 +97,12 @@ export class TurnGate {
         this.#start(piece, weight);
         return;
       }
-      signal?.addEventListener('abort', stopWaiting, { once: true });
       this.#waiting.set(piece, weight);
+      if (signal === undefined) return;
+      leaveSignal = onAbort(signal, () => {
+        this.#waiting.delete(piece);
+        resolve(false);
+      });
     });
   }
 

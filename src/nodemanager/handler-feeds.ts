@@ -1,4 +1,5 @@
 import { DeliveryQueue } from '../base/delivery-queue.ts';
+import { onAbort } from '../base/follow-signal.ts';
 import type { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
@@ -36,8 +37,17 @@ interface Waiter {
   readonly resolve: (outcome: AppliedOutcome) => void;
 }
 
-/** Outcome of waiting for handlers. `applied`: all have applied the node. `closed`: the manager was closed before. */
-export type AppliedOutcome = 'applied' | 'closed';
+/**
+ * Outcome of waiting for handlers. `applied`: all have applied the node. Before that, `closed`: the manager was closed;
+ * `aborted`: the signal of the caller fired.
+ */
+export type AppliedOutcome = 'applied' | 'closed' | 'aborted';
+
+/** What a call of `whenApplied` waits for: the changes of one node, by default of all; at most until a signal fires. */
+interface WaitOptions {
+  readonly fullName?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
 
 /** The handlers, each with its feed. All feeds share one delivery queue. */
 export class HandlerFeeds {
@@ -103,13 +113,17 @@ export class HandlerFeeds {
     this.#feeds.notify((feed, node) => feed.validate(node), announced);
   }
 
-  /** Resolves when every handler has applied all changes up to `revision`: those of one node, by default of all. */
-  whenApplied(revision: number, fullName?: string): Promise<AppliedOutcome> {
+  /** Resolves when every handler has applied all changes up to `revision`. */
+  whenApplied(revision: number, { fullName, signal }: WaitOptions): Promise<AppliedOutcome> {
     return new Promise((resolve) => {
       // After the current delivery, because it may add lanes for these changes.
       this.#deliveries.run(() => {
         if (this.#isStopped) {
           resolve('closed');
+          return;
+        }
+        if (signal?.aborted === true) {
+          resolve('aborted');
           return;
         }
         const lanes = new Set<NodeLane>();
@@ -120,8 +134,23 @@ export class HandlerFeeds {
           }
         }
         if (lanes.size === 0) resolve('applied');
-        else this.#waiters.add({ revision, lanes, resolve });
+        else this.#addWaiter({ revision, lanes, resolve }, signal);
       });
+    });
+  }
+
+  #addWaiter(waiter: Waiter, signal: AbortSignal | undefined): void {
+    let leaveSignal = (): void => {};
+    const resolve = (outcome: AppliedOutcome): void => {
+      leaveSignal();
+      waiter.resolve(outcome);
+    };
+    const added = { ...waiter, resolve };
+    this.#waiters.add(added);
+    if (signal === undefined) return;
+    leaveSignal = onAbort(signal, () => {
+      this.#waiters.delete(added);
+      resolve('aborted');
     });
   }
 

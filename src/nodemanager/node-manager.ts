@@ -1,5 +1,6 @@
 import { Map as ImmutableMap } from 'immutable';
 import {
+  type Check,
   checkArguments,
   FUNCTION,
   ITERABLE,
@@ -9,6 +10,7 @@ import {
   type Optional,
   objectWith,
   optional,
+  SIGNAL,
   TEXT,
 } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
@@ -231,13 +233,13 @@ export class NodeManager implements Disposable {
 
   /**
    * Resolves when every handler has applied all changes up to a revision (default: the current one), or all changes of
-   * one node. It waits for failing calls, but not for changes held back.
+   * one node. It waits for failing calls, but not for changes held back. Resolves to `aborted` if `signal` fires first.
    */
-  whenApplied(upTo: number | string = this.#revision): Promise<AppliedOutcome> {
+  whenApplied(upTo: number | string = this.#revision, signal?: AbortSignal): Promise<AppliedOutcome> {
     if (this.#closed) return Promise.resolve('closed');
     return typeof upTo === 'number'
-      ? this.#feeds.whenApplied(upTo)
-      : this.#feeds.whenApplied(this.#revision, upTo);
+      ? this.#feeds.whenApplied(upTo, { signal })
+      : this.#feeds.whenApplied(this.#revision, { fullName: upTo, signal });
   }
 
   /** Number of changes delivered to handlers. */
@@ -467,6 +469,9 @@ export class NodeManager implements Disposable {
   }
 }
 
+const REVISION_OR_NAME: Check = (value) =>
+  typeof value === 'string' || typeof value === 'number' ? undefined : ' must be a revision or a full name';
+
 checkArguments(NodeManager, {
   nodeUpdated: { spec: OBJECT },
   nodeDeleted: { node: OBJECT },
@@ -489,6 +494,7 @@ checkArguments(NodeManager, {
     node: objectWith({ fullName: TEXT, source: TEXT, fields: objectWith({ addresses: LIST }) }),
     configuration: optional(OBJECT),
   },
+  whenApplied: { upTo: optional(REVISION_OR_NAME), signal: optional(SIGNAL) },
   observeClaims: { observer: FUNCTION },
   exists: { fullName: TEXT },
   explain: { fullName: TEXT },

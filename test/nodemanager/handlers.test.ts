@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { DeliveryQueue } from '../../src/base/delivery-queue.ts';
 import { CallbackGuard } from '../../src/base/guard.ts';
@@ -578,6 +579,28 @@ describe('whenApplied', () => {
     });
     manager.nodeUpdated(node('a'));
     expect(await applied).toBe('closed');
+  });
+
+  it('resolves to aborted if the signal fires first, and then leaves no listener', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a'));
+    const abort = new AbortController();
+    const { signal } = abort;
+    const applied = manager.whenApplied(manager.revision, signal);
+    expect(await outcomeOf(manager.whenApplied('east/a', AbortSignal.abort()))).toBe('aborted');
+    expect(await outcomeOf(applied)).toBe('pending');
+    const later = manager.whenApplied();
+    abort.abort();
+    expect(await outcomeOf(applied)).toBe('aborted');
+    const unused = new AbortController();
+    const beforeApplied = manager.whenApplied('east/a', unused.signal);
+    expect(getEventListeners(unused.signal, 'abort')).toHaveLength(1);
+    await handler.succeed();
+    expect(await outcomeOf(beforeApplied)).toBe('applied');
+    expect(await outcomeOf(later)).toBe('applied');
+    expect(getEventListeners(unused.signal, 'abort')).toHaveLength(0);
   });
 
   it('resolves to closed if the manager is closed first', async () => {
