@@ -157,10 +157,16 @@ describe('other manifests are the reason of a difference of a service', () => {
     expect(await reasonWith(manifests)).toEqual(['setting', text]);
   });
 
-  it('only if they differ, and only of the local cluster', async () => {
-    expect(await reasonWith({ value: ['m.yaml'] })).toEqual(['none-found', '']);
+  it('only of the local cluster', async () => {
     for (const writer of ['services own', 'nodes own'])
       expect(await reasonWith({ value: null }, writer)).toEqual(['none-found', '']);
+  });
+
+  it('if they are equal, because each agent reads its own copy', async () => {
+    expect(await reasonWith({ value: ['m.yaml'] })).toEqual([
+      'other-store',
+      'each agent reads its own manifests m.yaml',
+    ]);
   });
 
   it('not if the settings cannot be read because the agent is gone', async () => {
@@ -171,6 +177,8 @@ describe('other manifests are the reason of a difference of a service', () => {
 /** The answers of one agent; by default, of one in which nothing explains a difference. */
 interface Answers {
   readonly settings?: object;
+  /** The paths of `--load`. */
+  readonly load?: readonly string[];
   readonly clusters?: readonly object[];
   readonly rejected?: string;
   /** The claims that the agent explains. */
@@ -188,6 +196,7 @@ describe('the reason of a different claim', () => {
     ...{ key: KEY, source: 'kvstore', owner: '', origin: { revision } },
     ...of,
   });
+  const MEMORY = { origin: { store: 'memory', revision: 7 } };
   /** Returns the reason if `odd` is the agent of the side, and the other one `plain`. */
   async function reasonOf(
     side: 'a' | 'b',
@@ -195,12 +204,12 @@ describe('the reason of a different claim', () => {
     { writer = 'kvstore', owner = '', lacking = false, restored = false }: Row[2],
   ): Promise<readonly unknown[]> {
     const agent =
-      ({ clusters = [READY], rejected, claims, hasRecentChange, error }: Answers): Ask =>
+      ({ clusters = [READY], load = [], rejected, claims, hasRecentChange, error }: Answers): Ask =>
       async (path) => {
         if (path === '/v1/status') return { cluster: 'own', clusters };
         if (path === '/v1/rejections')
           return { recent: rejected === undefined ? [] : [{ message: rejected }] };
-        if (path === '/v1/settings') return { settings: {} };
+        if (path === '/v1/settings') return { settings: { load: { value: load } } };
         if (error !== undefined) throw error;
         if (path === `/v1/ipcache/explain/${KEY}`) return { claims: claims ?? [] };
         expect(path).toBe(`/v1/history?key=${KEY}&from=-5s&limit=1`);
@@ -272,6 +281,40 @@ describe('the reason of a different claim', () => {
     [{ claims: [{ key: '10.7.0.0/16', source: 'k8s' }] }, {}, { lacking: true }, 'none-found', ''],
     [{ claims: [kvstore(7)] }, {}, { lacking: true }, 'none-found', ''],
     [{ hasRecentChange: true }, {}, {}, 'recent', '$ changed it less than 5 s ago'],
+    // A claim of another owner, unless the other agent has it, too.
+    [
+      { claims: [{ key: KEY, source: 'clustermesh', owner: 'caspian' }] },
+      {},
+      { lacking: true, writer: 'clustermesh own', owner: 'own' },
+      ...(['other-source', '$ has it from clustermesh caspian'] as const),
+    ],
+    [
+      { claims: [{ key: KEY, source: 'clustermesh', owner: 'caspian' }] },
+      { claims: [{ key: KEY, source: 'clustermesh', owner: 'caspian' }] },
+      ...([{ lacking: true }, 'none-found', ''] as const),
+    ],
+    [
+      { clusters: [{ ...READY, revision: 9 }] },
+      { clusters: [{ ...READY, revision: 9 }] },
+      ...([{ lacking: true }, 'none-found', ''] as const),
+    ],
+    [
+      { clusters: [{ ...READY, revision: 7 }] },
+      { clusters: [{ ...READY, revision: 9 }] },
+      ...([{ writer: 'k8s' }, 'none-found', ''] as const),
+    ],
+    // Files that each agent reads into its own kvstore.
+    [
+      { load: ['m.jsonl'], claims: [kvstore(7, MEMORY)] },
+      { load: ['m.jsonl'], claims: [kvstore(9, MEMORY)] },
+      ...([{}, 'other-store', 'each agent reads its own load m.jsonl'] as const),
+    ],
+    [
+      { load: ['m.jsonl'] },
+      { load: ['m.jsonl'] },
+      ...([{ lacking: true }, 'other-store', 'each agent reads its own load m.jsonl'] as const),
+    ],
+    [{ load: ['m.jsonl'] }, { load: ['m.jsonl'] }, { writer: 'k8s' }, 'none-found', ''],
     [{ error: new AgentError('no history', problem('not-found', 'no history')) }, {}, {}, 'none-found', ''],
   ];
 
@@ -293,8 +336,75 @@ describe('the reason of a different claim', () => {
       expect(await reasonOf(side, [odd, plain], { owner: 'own/n1' })).toEqual(['setting', texts[side]]);
   });
 
+  it('is that the agents read different stores, whose revisions are not compared (regression: behind)', async () => {
+    const origin = (store: string, key: string, revision: number): object => ({
+      origin: { store, key, revision, text: `${store} ${key}` },
+    });
+    const state = { claims: [kvstore(0, origin('etcd', 'cilium/state/x', 7))] };
+    const cache = { claims: [kvstore(0, origin('etcd', 'cilium/cache/x', 900))] };
+    const memory = { claims: [kvstore(0, origin('memory', 'cilium/state/x', 2))] };
+    expect(await reasonOf('a', [state, cache], {})).toEqual([
+      'other-store',
+      'a reads etcd cilium/state/x; b reads etcd cilium/cache/x',
+    ]);
+    expect(await reasonOf('a', [state, memory], {})).toEqual([
+      'other-store',
+      'a reads etcd cilium/state/x; b reads memory cilium/state/x',
+    ]);
+  });
+
+  it('is the position in the kvstore of the cluster if one agent lacks the key', async () => {
+    const behind = { clusters: [{ ...READY, revision: 7 }] };
+    const ahead = { clusters: [{ ...READY, revision: 9 }], claims: [kvstore(9)] };
+    expect(await reasonOf('a', [behind, ahead], { lacking: true })).toEqual([
+      'revision-behind',
+      'a has read the kvstore of own up to revision 7, b up to 9',
+    ]);
+  });
+
+  it('is the setting of the files if they differ', async () => {
+    expect(await reasonOf('a', [{ load: ['m.jsonl'] }, { load: ['n.jsonl', 'o.jsonl'] }], {})).toEqual([
+      'setting',
+      'load is m.jsonl at a, n.jsonl, o.jsonl at b',
+    ]);
+  });
+
   it('is not decided if an agent has stopped', async () => {
     for (const side of ['a', 'b'] as const)
       await expect(reasonOf(side, [{ error: new AgentError('stopped') }, {}], {})).rejects.toThrow('stopped');
+  });
+});
+
+describe('the reason of a different service or node of a cluster', () => {
+  async function reasonOf(
+    [revisionA, revisionB]: readonly [number, number],
+    { rejected = '', writer = 'services own' } = {},
+  ): Promise<readonly string[]> {
+    const agent =
+      (revision: number): Ask =>
+      async (path) => {
+        if (path === '/v1/status') return { cluster: 'own', clusters: [{ ...READY, revision }] };
+        return path === '/v1/rejections' ? { recent: [{ message: rejected }] } : { settings: {} };
+      };
+    const digest = { settings: {} } as never;
+    const asks = { a: agent(revisionA), b: agent(revisionB) };
+    const reasons = await DiffReasons.read(asks, { a: digest, b: digest });
+    return reasons.reasonOfDocument({ writer, key: 'shop/cart', a: undefined, b: {} });
+  }
+
+  it('is an older position in the kvstore of the cluster', async () => {
+    expect(await reasonOf([7, 9])).toEqual([
+      'revision-behind',
+      'a has read the kvstore of own up to revision 7, b up to 9',
+    ]);
+    expect(await reasonOf([9, 9])).toEqual(['none-found', '']);
+    expect(await reasonOf([7, 9], { writer: 'services' })).toEqual(['none-found', '']);
+  });
+
+  it('is a rejected value of exactly this name', async () => {
+    for (const rejected of ['own: shop/cart: bad', 'own: services/own/shop/cart is bad'])
+      expect(await reasonOf([9, 9], { rejected })).toEqual(['rejected', `a rejected ${rejected}`]);
+    for (const rejected of ['own: shop/cart-2: bad', 'own: workshop/cart: bad'])
+      expect(await reasonOf([9, 9], { rejected })).toEqual(['none-found', '']);
   });
 });

@@ -14,6 +14,7 @@ const MAX_SHOWN_ITEMS = 3;
 const REASON_TEXTS: Readonly<Record<DiffReason, string>> = {
   setting: 'other settings',
   incomplete: 'source incomplete or unreachable',
+  'other-store': 'another store',
   'revision-behind': 'older revision',
   rejected: 'rejected value',
   'other-source': 'claim of another source',

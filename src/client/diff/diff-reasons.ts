@@ -1,5 +1,5 @@
 import { AgentError, type Ask } from '../../api/api-client.ts';
-import type { ExplanationDocument } from '../../api/documents.ts';
+import type { ClaimDocument, ExplanationDocument, OriginDocument } from '../../api/documents.ts';
 import type { DigestClaim, DigestDocument, DigestItem } from '../../api/routes/digest-routes.ts';
 import type { SettingsDocument } from '../../api/routes/settings-routes.ts';
 import type { StatusDocument } from '../../api/status-document.ts';
@@ -15,6 +15,7 @@ const RECENT_MS = 5_000;
 export type DiffReason =
   | 'setting'
   | 'incomplete'
+  | 'other-store'
   | 'revision-behind'
   | 'rejected'
   | 'other-source'
@@ -66,9 +67,11 @@ interface ComparedAgent {
   readonly digest: DigestDocument;
   readonly status: StatusDocument;
   readonly rejections: RejectionsDocument;
-  /** The paths of `--manifests`, or `none`. */
-  readonly manifests: string;
+  readonly settings: SettingsDocument['settings'];
 }
+
+/** A reason and its text. */
+type Reason = readonly [DiffReason, string];
 
 /** Returns a document; undefined if the agent has none, for example because it records no history. */
 async function readIfAvailable<T>(ask: Ask, path: string): Promise<T | undefined> {
@@ -78,13 +81,6 @@ async function readIfAvailable<T>(ask: Ask, path: string): Promise<T | undefined
     if (error instanceof AgentError && error.problem !== undefined) return undefined;
     throw error;
   }
-}
-
-async function manifestsOf(ask: Ask): Promise<string> {
-  const document = await readIfAvailable<SettingsDocument>(ask, '/v1/settings');
-  const { manifests } = document?.settings ?? {};
-  const paths = manifests?.value;
-  return Array.isArray(paths) && paths.length > 0 ? paths.join(', ') : 'none';
 }
 
 /** Finds the reasons of differences. The status, rejections and settings of each agent are read once. */
@@ -104,7 +100,8 @@ export class DiffReasons {
       const ask = asks[side];
       const status = (await ask('/v1/status')) as StatusDocument;
       const rejections = (await ask('/v1/rejections')) as RejectionsDocument;
-      return { ask, digest: digests[side], status, rejections, manifests: await manifestsOf(ask) };
+      const { settings = {} } = (await readIfAvailable<SettingsDocument>(ask, '/v1/settings')) ?? {};
+      return { ask, digest: digests[side], status, rejections, settings };
     };
     const [a, b] = await Promise.all([read('a'), read('b')]);
     return new DiffReasons({ a, b });
@@ -118,16 +115,16 @@ export class DiffReasons {
       let found = this.#knownReason(pair);
       if (found === undefined && searches < MAX_SEARCHED) {
         searches++;
-        found = await this.#search(pair);
+        found = (await this.#search(pair)) ?? ['none-found', ''];
       }
-      const [reason, detail] = found ?? (['not-searched', ''] as const);
+      const [reason, detail] = found ?? this.#fileReason(pair.writer) ?? (['not-searched', ''] as const);
       explained.push({ ...pair, reason, detail });
     }
     return explained;
   }
 
   /** Returns the reason of a difference if the status or the settings of the agents show it. Sends no request. */
-  #knownReason(pair: DifferingClaim): readonly [DiffReason, string] | undefined {
+  #knownReason(pair: DifferingClaim): Reason | undefined {
     const setting = this.#differentSettings(pair);
     if (setting !== undefined) return ['setting', setting];
     for (const side of SIDES)
@@ -141,38 +138,74 @@ export class DiffReasons {
   }
 
   /** Returns the reason of a difference that the explanations, rejections and histories of the agents show. */
-  async #search(pair: DifferingClaim): Promise<readonly [DiffReason, string]> {
+  async #search(pair: DifferingClaim): Promise<Reason | undefined> {
     const [a, b] = await Promise.all([
       this.#explanationOf('a', pair.key),
       this.#explanationOf('b', pair.key),
     ]);
-    const behind = behindText(pair, a, b);
+    const [claimA, claimB] = [explainedClaim(pair, a), explainedClaim(pair, b)];
+    const [originA, originB] = [claimA?.origin, claimB?.origin];
+    const stores = differentStores(originA, originB);
+    if (stores !== undefined) return ['other-store', stores];
+    const files = originA?.store === 'memory' ? this.#fileReason(pair.writer) : undefined;
+    if (files !== undefined) return files;
+    const behind = behindText(originA?.revision, originB?.revision);
     if (behind !== undefined) return ['revision-behind', behind];
-    for (const side of SIDES) {
-      const rejected = this.#agents[side].rejections.recent.find(({ message }) =>
-        containsKey(message, pair.key),
-      );
-      if (rejected !== undefined) return ['rejected', `${side} rejected ${rejected.message}`];
-    }
+    const rejected = this.#rejected((message) => containsKey(message, pair.key));
+    if (rejected !== undefined) return rejected;
     const other = otherSource(pair, a, b);
     if (other !== undefined) return ['other-source', other];
     for (const side of SIDES)
       if (await this.#isRecent(side, pair.key))
         return ['recent', `${side} changed it less than ${RECENT_MS / 1000} s ago`];
-    return ['none-found', ''];
+    return this.#fileReason(pair.writer) ?? this.#clusterBehind(pair.writer);
+  }
+
+  #rejected(isOfKey: (message: string) => boolean): Reason | undefined {
+    for (const side of SIDES) {
+      const rejected = this.#agents[side].rejections.recent.find(({ message }) => isOfKey(message));
+      if (rejected !== undefined) return ['rejected', `${side} rejected ${rejected.message}`];
+    }
+    return undefined;
+  }
+
+  /** Returns the revisions up to which the agents have read the kvstore of the cluster of a group, if they differ. */
+  #clusterBehind(writer: string): Reason | undefined {
+    const { a, b } = this.#agents;
+    const [source = '', name = a.status.cluster] = writer.split(' ');
+    if (writer === 'services' || source === 'k8s' || source === 'custom-resource') return undefined;
+    const [atA, atB] = [a, b].map(
+      ({ status }) => status.clusters.find((cluster) => cluster.name === name)?.revision,
+    );
+    if (atA === undefined || atB === undefined || atA === atB) return undefined;
+    return ['revision-behind', `a has read the kvstore of ${name} up to revision ${atA}, b up to ${atB}`];
+  }
+
+  /** Returns the files that the agents read instead of a store. Each agent has read its own copy at its start. */
+  #fileReason(writer: string): Reason | undefined {
+    const texts: string[] = [];
+    let differ = false;
+    for (const name of fileSettings(writer)) {
+      const [atA, atB] = [pathsOf(this.#agents.a, name), pathsOf(this.#agents.b, name)];
+      if (atA === 'none' && atB === 'none') continue;
+      differ ||= atA !== atB;
+      texts.push(
+        atA === atB ? `each agent reads its own ${name} ${atA}` : `${name} is ${atA} at a, ${atB} at b`,
+      );
+    }
+    return texts.length === 0 ? undefined : [differ ? 'setting' : 'other-store', texts.join('; ')];
   }
 
   /** Returns the reason of a difference of a service or node, and its text. */
-  reasonOfDocument({ writer }: DifferingDocument): readonly [DiffReason, string] {
+  reasonOfDocument({ writer, key }: DifferingDocument): Reason {
     const [type = '', cluster = this.#agents.a.status.cluster] = writer.split(' ');
     const kinds = type === 'nodes' ? NODE_KINDS : SERVICE_KINDS;
     for (const side of SIDES) {
       const incomplete = incompleteItem(this.#agents[side].status, kinds, cluster);
       if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
     }
-    const { a, b } = this.#agents;
-    if (writer !== 'services' || a.manifests === b.manifests) return ['none-found', ''];
-    return ['setting', `manifests is ${a.manifests} at a, ${b.manifests} at b`];
+    const rejected = this.#rejected((message) => containsName(message, key));
+    return rejected ?? this.#fileReason(writer) ?? this.#clusterBehind(writer) ?? ['none-found', ''];
   }
 
   /** Returns the settings that differ, if the claim is of a node. */
@@ -204,6 +237,11 @@ function containsKey(text: string, key: string): boolean {
   return new RegExp(`(^|[^0-9a-f.:])${address.replaceAll('.', '\\.')}([^0-9a-f.:]|[.:](?![0-9a-f:])|$)`).test(
     text,
   );
+}
+
+/** Returns true if a text contains exactly this name of a service or node, not a longer one. */
+function containsName(text: string, name: string): boolean {
+  return text.split(/[^\w./-]+/).some((word) => word === name || word.endsWith(`/${name}`));
 }
 
 /** Kinds of Kubernetes objects whose claims, if any, are only on addresses of the API server. */
@@ -257,34 +295,55 @@ function incompleteCluster(status: StatusDocument, name: string): string | undef
   return `cluster ${cluster.name} is ${cluster.state}${since}${missing}`;
 }
 
-/** Returns the revisions of the claim if one agent has an older one. */
-function behindText(
-  { writer, key, ...pair }: DifferingClaim,
-  a: ExplanationDocument | undefined,
-  b: ExplanationDocument | undefined,
-): string | undefined {
-  const [source = ''] = writer.split(' ');
-  const owner = (pair.a ?? pair.b)?.owner;
-  const revisionOf = (explanation: ExplanationDocument | undefined): number | undefined =>
-    explanation?.claims.find(
-      // An explanation has the claims of larger prefixes too.
-      (claim) => claim.key === key && claim.source === source && claim.owner === owner,
-    )?.origin?.revision;
-  const [revisionA, revisionB] = [revisionOf(a), revisionOf(b)];
-  if (revisionA === undefined || revisionB === undefined || revisionA === revisionB) return undefined;
-  const side = revisionA < revisionB ? 'a' : 'b';
-  return `${side} is behind: revision ${Math.min(revisionA, revisionB)} of ${Math.max(revisionA, revisionB)}`;
+/** Returns the claim of a group on a key in an explanation, which also has the claims of larger prefixes. */
+function explainedClaim(
+  { writer, key, a, b }: DifferingClaim,
+  explanation: Pick<ExplanationDocument, 'claims'> | undefined,
+): ClaimDocument | undefined {
+  const [source] = writer.split(' ');
+  const owner = (a ?? b)?.owner;
+  return explanation?.claims.find(
+    (claim) => claim.key === key && claim.source === source && claim.owner === owner,
+  );
 }
 
-/** Returns another source whose claim on the key the agent without this claim has. */
+/** Returns the stores of a claim if the agents read it from different ones, whose revisions are unrelated. */
+function differentStores(a: OriginDocument | undefined, b: OriginDocument | undefined): string | undefined {
+  if (a === undefined || b === undefined) return undefined;
+  const isOtherKey = a.revision !== undefined && b.revision !== undefined && a.key !== b.key;
+  return a.store !== b.store || isOtherKey ? `a reads ${a.text}; b reads ${b.text}` : undefined;
+}
+
+/** Returns two revisions of one store if one is older. */
+function behindText(a: number | undefined, b: number | undefined): string | undefined {
+  if (a === undefined || b === undefined || a === b) return undefined;
+  return `${a < b ? 'a' : 'b'} is behind: revision ${Math.min(a, b)} of ${Math.max(a, b)}`;
+}
+
+/** Returns another claim on the key, which only the agent without this claim has. */
 function otherSource(
   pair: DifferingClaim,
   a: ExplanationDocument | undefined,
   b: ExplanationDocument | undefined,
 ): string | undefined {
   if (pair.a !== undefined && pair.b !== undefined) return undefined;
-  const [side, claims] = pair.a === undefined ? (['a', a?.claims] as const) : (['b', b?.claims] as const);
-  const [source = ''] = pair.writer.split(' ');
-  const other = claims?.find((claim) => claim.key === pair.key && claim.source !== source);
+  const [side, claims = [], others = []] =
+    pair.a === undefined ? (['a', a?.claims, b?.claims] as const) : (['b', b?.claims, a?.claims] as const);
+  const own = explainedClaim(pair, { claims });
+  const isKnown = ({ key, source, owner }: ClaimDocument): boolean =>
+    others.some((known) => known.key === key && known.source === source && known.owner === owner);
+  const other = claims.find((claim) => claim.key === pair.key && claim !== own && !isKnown(claim));
   return other && `${side} has it from ${other.source}${other.owner === undefined ? '' : ` ${other.owner}`}`;
+}
+
+/** Returns the settings with the files from which an agent reads a group instead of from a store. */
+function fileSettings(writer: string): readonly string[] {
+  if (writer === 'services') return ['manifests', 'k8s-load'];
+  const [source] = writer.split(' ');
+  return source === 'k8s' || source === 'custom-resource' ? ['k8s-load'] : ['load'];
+}
+
+function pathsOf({ settings }: ComparedAgent, name: string): string {
+  const paths = settings[name]?.value;
+  return Array.isArray(paths) && paths.length > 0 ? paths.join(', ') : 'none';
 }
