@@ -81,9 +81,9 @@ const MAX_OTHERS = 8;
 
 const UNIQUE_ID = 'give each cluster an id of its own, because agents reject the keys of one of them';
 
-/** Returns the id of a cluster in its kvstore. */
+/** Returns the id of a cluster in its kvstore; undefined for id 0, which several clusters may have. */
 function idOf(checks: readonly CheckResult[]): number | undefined {
-  return checks.find(({ clusterID }) => clusterID !== undefined)?.clusterID;
+  return checks.find(({ clusterID = 0 }) => clusterID !== 0)?.clusterID;
 }
 
 async function listTargets(options: TroubleshootOptions): Promise<readonly Target[]> {

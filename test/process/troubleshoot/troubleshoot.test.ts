@@ -387,6 +387,18 @@ describe('dpcache clustermesh troubleshoot', () => {
     );
   });
 
+  it('accepts id 0 of several clusters, as agents do (regression: failed as a shared id)', async () => {
+    const value = textOfBytes(
+      encodeClusterConfig({ id: 0, capabilities: { syncedCanaries: false, cached: false } }),
+    );
+    for (const name of ['adria', 'caspian'])
+      await open.ctl(['put', `cilium/cluster-config/${name}`, value ?? '']);
+    const config = `endpoints: ["${open.url}"]\n`;
+    const { stdout } = await check({ adria: config, caspian: config });
+    expect(stdout).toMatch(/id 0/);
+    expect(stdout).not.toMatch(/is also that of/);
+  });
+
   it('rejects a cluster without a configuration, and a command line without one', async () => {
     const empty = await check({ 'ca.crt': 'no configuration' });
     expect(empty).toMatchObject({ status: 1, stdout: '' });
