@@ -16,7 +16,7 @@ export type { ResourceType } from './k8s/memory/resource-types.ts';
 export { CLUSTER_TYPES } from './k8s/memory/resource-types.ts';
 export type { KubernetesObject } from './k8s/resource.ts';
 export type { ApiAnswer, ApiRequest, ApiTransport } from './k8s/rest/api-transport.ts';
-export type { KeyRange } from './kvstore/codec/key-range.ts';
+export type { KeyRange, WatchedKeys } from './kvstore/codec/key-range.ts';
 export type { BackendOptions, KvstoreClientOptions } from './kvstore/kvstore-client.ts';
 export { KvstoreClient } from './kvstore/kvstore-client.ts';
 export type { LinkState } from './kvstore/memory/faulty-link.ts';

@@ -20,7 +20,6 @@ interface RunningCall {
   readonly state: 'running';
   /** Time of the call on the clock's monotonic scale. */
   readonly began: number;
-  readonly controller: AbortController;
   readonly result: HandlerResult;
 }
 
@@ -49,12 +48,9 @@ export interface HandlerCallsOptions extends Runtime {
 export class HandlerCalls {
   readonly handler: NodeHandler;
   readonly #options: HandlerCallsOptions;
-  /**
-   * The controller of the next call, and those of running calls. Each asynchronous call has its own, because a handler
-   * may leave listeners on the signal.
-   */
+  /** The controller of the next call. Each asynchronous call has its own, because a handler may leave listeners. */
   #next = new AbortController();
-  readonly #ofRunning = new Set<AbortController>();
+  readonly #running = new Map<RunningCall, AbortController>();
   readonly #durations = new LatencyHistogram();
   #faults = 0;
   #stopped = false;
@@ -65,7 +61,7 @@ export class HandlerCalls {
   }
 
   get running(): number {
-    return this.#ofRunning.size;
+    return this.#running.size;
   }
 
   get faults(): number {
@@ -84,7 +80,7 @@ export class HandlerCalls {
   /** Aborts the signal of running calls. */
   stop(): void {
     this.#stopped = true;
-    for (const controller of [this.#next, ...this.#ofRunning]) controller.abort();
+    for (const controller of [this.#next, ...this.#running.values()]) controller.abort();
   }
 
   /** Makes a call and returns its outcome, or its promise for {@link HandlerCalls.follow}. */
@@ -101,10 +97,10 @@ export class HandlerCalls {
       this.#measure(began);
       return SUCCEEDED;
     }
-    const controller = this.#next;
-    this.#ofRunning.add(controller);
+    const running: RunningCall = { state: 'running', began, result };
+    this.#running.set(running, this.#next);
     this.#next = new AbortController();
-    return { state: 'running', began, controller, result };
+    return running;
   }
 
   /** Calls `succeed` or `fail` when a call has ended, synchronously if it has already; after `stop`, `endLate`. */
@@ -153,20 +149,20 @@ export class HandlerCalls {
   }
 
   #await(
-    { began, controller, result }: RunningCall,
+    running: RunningCall,
     succeed: () => void,
     fail: (error: unknown) => void,
     endLate: (isSuccess: boolean) => void,
   ): void {
     const settle = (record: () => void, isSuccess: boolean): void => {
-      this.#ofRunning.delete(controller);
-      this.#measure(began);
+      this.#running.delete(running);
+      this.#measure(running.began);
       if (this.stopped) endLate(isSuccess);
       else record();
       this.#options.resume();
     };
     // Wrapped, because a handler may return any thenable.
-    Promise.resolve(result).then(
+    Promise.resolve(running.result).then(
       () => settle(succeed, true),
       (error: unknown) => settle(() => fail(error), false),
     );

@@ -672,7 +672,6 @@ const BY_FILE: Readonly<Record<string, readonly EquivalentOfFile[]>> = {
       ],
       'a recorded node has both texts; only the type requires the condition',
     ],
-    ['inSteps', ['_ < _ → _ <= _'], 'makes one more step, which does nothing'],
   ],
   'src/restore/router-addresses.ts': [
     ['findAddress', ['\'\' → "Stryker was here!"'], 'neither text is a number'],
