@@ -119,7 +119,7 @@ describe('dpcache monitor', () => {
   });
 
   it('fails with the refusal of the agent (regression: the test waited for a first line until its timeout)', async () => {
-    await expect(monitored('text', 'soon')).rejects.toThrow('from is not a revision');
+    await expect(monitored('text', 'soon')).rejects.toThrow('from "soon" is not a revision');
   });
 
   it('ends with the agent', async () => {

@@ -79,9 +79,9 @@ describe('a separate engine', () => {
     expect(inBareContext(script, program)).toEqual([['a/n'], 'a/n']);
   });
 
-  it('ipcache requires no other package, and fewer than 25 kB gzipped', async () => {
+  it('ipcache requires no other package, and fewer than 26 kB gzipped', async () => {
     const { script, inputs } = await bundle('ipcache');
     expect(inputs.filter((path) => path.includes('node_modules'))).toEqual([]);
-    expect(gzipSync(script).length).toBeLessThan(25_000);
+    expect(gzipSync(script).length).toBeLessThan(26_000);
   });
 });
