@@ -221,9 +221,13 @@ export class EtcdWatchStream implements WatchStream {
   /** Delivers a slice of the events, and schedules the next slice for a later turn. */
   #deliver(answer: WatchAnswer): void {
     const events = answer.events.takeEvents(SLICE_EVENTS);
-    for (const { key, modRevision } of events) {
+    for (const event of events) {
+      const { modRevision } = event;
+      // Each access to the key of an event creates its text, so it is read for the message only.
       if (modRevision < this.#revision)
-        throw new Error(`an event of ${key} at revision ${modRevision} after revision ${this.#revision}`);
+        throw new Error(
+          `an event of ${event.key} at revision ${modRevision} after revision ${this.#revision}`,
+        );
       this.#revision = modRevision;
     }
     const { isEmpty: isLast, nextRevision } = answer.events;
