@@ -150,8 +150,9 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
   app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
   metrics.problems = (status) => healthProblems(status, blockers(), clock.wallTime());
   app.openapi(GET_PROBLEMS, (c) => {
-    const ready = blockers().length === 0;
-    return answerJSON(c, { ready, items: metrics.problems(model.status()) ?? [] });
+    const reasons = blockers();
+    const items = healthProblems(model.status(), reasons, clock.wallTime());
+    return answerJSON(c, { ready: reasons.length === 0, items });
   });
   app.openapi(GET_CLUSTERMESH, (c) => {
     const { cluster, clusterID, clusters, configProblems, steps } = model.status();
