@@ -189,7 +189,10 @@ export class OperatedCluster {
   async loseLeases(): Promise<void> {
     const listed = await this.etcd.ctl(['lease', 'list']);
     for (const lease of listed.match(/^[0-9a-f]{8,}$/gm) ?? [])
-      await this.etcd.ctl(['lease', 'revoke', lease]);
+      await this.etcd.ctl(['lease', 'revoke', lease]).catch((error: unknown) => {
+        // It has ended since the list.
+        if (!String(error).includes('requested lease not found')) throw error;
+      });
   }
 
   /** Returns an agent of this cluster that follows the etcds of all clusters. */
