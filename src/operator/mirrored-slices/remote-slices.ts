@@ -19,6 +19,7 @@ import {
   mirroredName,
   remoteContents,
   SOURCE_CLUSTER,
+  selectsSlices,
   type WantedSlice,
 } from './slice-content.ts';
 import type { KnownSlice, SliceSource } from './slice-writer.ts';
@@ -35,7 +36,6 @@ export interface RemoteSlicesOptions extends Pick<FollowContext, 'source' | 'clo
  * of this program.
  */
 export const MESH_CONTROLLER = 'endpointslice-mesh-controller.cilium.io';
-const SYNC_SLICES = 'service.cilium.io/global-sync-endpoint-slices';
 const MAX_ENDPOINTS = 100;
 
 /** A service whose remote backends become slices. */
@@ -63,9 +63,8 @@ function readSelected(fields: ObjectFields): SelectedService | undefined {
   const annotations = metadata.strings('annotations');
   const spec = fields.map('spec');
   const isHeadless = spec.string('clusterIP') === 'None';
-  const setting = annotations.get(SYNC_SLICES)?.toLowerCase();
-  const isSelected = isHeadless ? setting !== 'false' : setting === 'true';
-  if (id === undefined || !isSelected || !readFlags(annotations).global) return undefined;
+  if (id === undefined || !readFlags(annotations).global) return undefined;
+  if (!selectsSlices(annotations, isHeadless)) return undefined;
   const families = spec.list('ipFamilies').items((list, index) => list.string(index));
   const labels = metadata.strings('labels');
   labels.delete(HEADLESS);

@@ -22,6 +22,18 @@ export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
 /** The label with the cluster of the backends of a slice. */
 export const SOURCE_CLUSTER = 'multicluster.kubernetes.io/source-cluster';
 
+/** The annotation of a Service, or of a ServiceImport, that selects its slices of remote clusters. */
+const SYNC_SLICES = 'service.cilium.io/global-sync-endpoint-slices';
+
+/**
+ * Returns true if the annotations of a global Service select its slices of remote clusters (OPERATOR 58). Without the
+ * annotation, only headless Services are selected.
+ */
+export function selectsSlices(annotations: ReadonlyMap<string, string>, isHeadless: boolean): boolean {
+  const setting = annotations.get(SYNC_SLICES);
+  return setting === undefined ? isHeadless : setting.toLowerCase() === 'true';
+}
+
 /** The field manager of the slices of this operator. */
 export const FIELD_MANAGER = 'dpcache-operator';
 

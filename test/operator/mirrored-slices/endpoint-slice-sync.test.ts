@@ -95,6 +95,19 @@ describe('slices of remote backends', () => {
       'None',
       false,
     ],
+    [
+      // Cilium: doesServiceSyncEndpointSlice of pkg/clustermesh/endpointslicesync (regression: only `false` deselected)
+      'headless and global, with another word',
+      { ...SELECTED, 'service.cilium.io/global-sync-endpoint-slices': 'no' },
+      'None',
+      false,
+    ],
+    [
+      'headless and selected',
+      { ...SELECTED, 'service.cilium.io/global-sync-endpoint-slices': 'TRUE' },
+      'None',
+      true,
+    ],
     ['headless', {}, 'None', false],
   ])('a service that is %s', async (_name, annotations, clusterIP, hasSlices) => {
     const { clusters } = await newWorld('baltic');
