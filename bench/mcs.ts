@@ -235,6 +235,7 @@ export async function benchMcs({
     writer,
     reader: source.reader(),
     families: ['IPv4'],
+    hasSliceSync: true,
   });
   const slices = endpointSliceSync({ ...options, clusters, writer });
   const duties = [clusters, objects, imports, slices];

@@ -192,7 +192,8 @@ function importDuties(
   if (mcsOptions === undefined || objects === undefined) return { all, clusters };
   const globalByDefault = options.identityAllocation === 'crd' ? options.globalByDefault : undefined;
   const reader = kubernetes.reader();
-  const mcs = new McsDuty({ ...context, ...mcsOptions, objects, globalByDefault, reader });
+  const hasSliceSync = sliceOptions !== undefined;
+  const mcs = new McsDuty({ ...context, ...mcsOptions, objects, globalByDefault, hasSliceSync, reader });
   return { all: [...all, mcs, exportedSliceCopies({ ...context, objects })], clusters, mcs };
 }
 

@@ -28,6 +28,8 @@ export interface McsDutyOptions extends DutyContext {
   readonly clusterName: string;
   /** The families of the Services of the local cluster. */
   readonly families: readonly SliceAddressType[];
+  /** True if EndpointSlice synchronization is on. */
+  readonly hasSliceSync: boolean;
   /** As `OperatorDutiesOptions.globalByDefault`. Undefined: all namespaces are global. */
   readonly globalByDefault?: boolean | undefined;
   readonly clusters: Pick<RemoteClusters, 'feed' | 'stateOf' | 'names' | 'onChange'>;
@@ -289,6 +291,7 @@ export class McsDuty implements Duty {
 
   #stateOf(key: string): McsState | undefined {
     const { objects, clusterName: cluster, families, globalByDefault, clusters, clock } = this.#options;
+    const { hasSliceSync } = this.#options;
     const { version } = objects;
     const [namespace = '', name = ''] = key.split('/');
     const found = objects.objects('namespaces').get(`/${namespace}`);
@@ -306,6 +309,7 @@ export class McsDuty implements Duty {
       isGlobal:
         globalByDefault === undefined ||
         isGlobalNamespace(typeof annotation === 'string' ? annotation : undefined, globalByDefault),
+      hasSliceSync,
       remote: this.#remote.exportsOf(key),
       isIncomplete: (other) => other !== cluster && clusters.stateOf(other) === 'incomplete',
       firstIncomplete: () => this.#firstIncomplete(),

@@ -7,6 +7,7 @@ import { isObject } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
 import { field, items, normalForm } from '../collect/field.ts';
 import { placeOfObject } from '../collect/perform-write.ts';
+import { selectsSlices } from '../mirrored-slices/slice-content.ts';
 import { type Condition, changedConditions } from './conditions.ts';
 import type { LocalExport } from './local-export.ts';
 import { type MergedService, mergeExports } from './merge.ts';
@@ -32,6 +33,8 @@ export interface McsState {
   /** The families of the local cluster. */
   readonly families: readonly SliceAddressType[];
   readonly isGlobal: boolean;
+  /** True if EndpointSlice synchronization is on (OPERATOR 58). */
+  readonly hasSliceSync: boolean;
   /** The exports of other clusters. */
   readonly remote: readonly ServiceExport[];
   /** Returns true if the exports of a cluster are not completely known. */
@@ -267,11 +270,12 @@ function importSpec({
 function importStatus(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
   const { state, merged } = wanted;
   const condition = readyCondition(wanted);
-  const clusters = merged.clusters.map((cluster) => ({ cluster }));
   const conditions = changedConditions(serviceImport, [condition], ['Ready'], state.now);
+  const facts = { clusters: merged.clusters.map((cluster) => ({ cluster })), ...sliceObjects(wanted) };
   const isSame =
-    conditions === undefined && sameContent(items(serviceImport, 'status', 'clusters'), clusters);
-  const changed = { clusters, conditions: conditions ?? items(serviceImport, 'status', 'conditions') };
+    conditions === undefined &&
+    Object.entries(facts).every(([name, fact]) => sameContent(field(serviceImport, 'status', name), fact));
+  const changed = { ...facts, conditions: conditions ?? items(serviceImport, 'status', 'conditions') };
   const operations = statusOperations(serviceImport, isSame ? undefined : changed);
   const reason = `${condition.reason}, ${exporters(merged)}`;
   return patches(
@@ -281,6 +285,13 @@ function importStatus(wanted: WantedImport, serviceImport: KubernetesObject): re
     operations,
     reason,
   );
+}
+
+/** Returns the field of the status that states if the slices of other clusters exist. v1alpha1 does not have it. */
+function sliceObjects({ state, merged, isHeadless }: WantedImport): object {
+  if (state.version === 'v1alpha1') return {};
+  const arePresent = state.hasSliceSync && selectsSlices(merged.annotations, isHeadless);
+  return { endpointSliceObjects: arePresent ? 'Present' : 'Absent' };
 }
 
 function readyCondition({ state, supported, isCurrent }: WantedImport): Condition {

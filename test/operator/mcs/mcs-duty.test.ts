@@ -690,6 +690,7 @@ it('the duty queues all names in steps when it starts (regression: in one turn, 
   const duty = new McsDuty({
     clusterName: 'a',
     families: ['IPv4'],
+    hasSliceSync: false,
     clusters,
     objects: objects as McsObjects, // the part of it that is used
     reader: cluster,

@@ -54,6 +54,7 @@ function writesOf(service: Partial<ServiceExport>, state: Partial<McsState>): re
     cluster: 'own',
     families: ['IPv4'],
     isGlobal: true,
+    hasSliceSync: false,
     remote: [{ ...EXPORT, ...service }],
     isIncomplete: () => false,
     firstIncomplete: () => undefined,
@@ -317,19 +318,47 @@ describe('an existing import', () => {
   ] as const)('has the condition %s=%s: %o', (reason, status, change) => {
     const value = {
       clusters: [{ cluster: 'baltic' }],
+      endpointSliceObjects: 'Absent',
       conditions: [expect.objectContaining({ type: 'Ready', status, reason, lastTransitionTime: 'NOW' })],
     };
     expect(statusOf(change)).toEqual([{ op: 'add', path: '/status', value }]);
   });
 
   it('gets a status exactly if its condition or its clusters differ, and keeps the other fields', () => {
-    const clusters = [{ cluster: 'baltic' }];
-    expect(statusOf({}, { clusters, conditions: [known, other] })).toBeUndefined();
-    expect(statusOf({}, { clusters: [{ cluster: 'gulf' }], conditions: [known, other], kept: 1 })).toEqual([
-      { op: 'add', path: '/status', value: { clusters, conditions: [known, other], kept: 1 } },
+    const same = { clusters: [{ cluster: 'baltic' }], endpointSliceObjects: 'Absent' };
+    expect(statusOf({}, { ...same, conditions: [known, other] })).toBeUndefined();
+    const gulf = { clusters: [{ cluster: 'gulf' }], conditions: [known, other], kept: 1 };
+    expect(statusOf({}, { ...same, ...gulf })).toEqual([
+      { op: 'add', path: '/status', value: { ...same, conditions: [known, other], kept: 1 } },
     ]);
-    expect(statusOf({}, { clusters, conditions: [{ ...known, reason: 'x' }] })).toEqual([
-      { op: 'add', path: '/status', value: { clusters, conditions: [known] } },
+    expect(statusOf({}, { ...same, conditions: [{ ...known, reason: 'x' }] })).toEqual([
+      { op: 'add', path: '/status', value: { ...same, conditions: [known] } },
     ]);
   });
+
+  const SYNC = 'service.cilium.io/global-sync-endpoint-slices';
+
+  // Cilium 1.21, pkg/clustermesh/mcsapi/serviceimport_controller.go: getEndpointSliceObjectsStatus (#46533, #46953)
+  it.each([
+    ['Absent', 'ClusterSetIP', {}, true],
+    ['Present', 'ClusterSetIP', { [SYNC]: 'True' }, true],
+    ['Absent', 'ClusterSetIP', { [SYNC]: 'true' }, false],
+    ['Present', 'Headless', {}, true],
+    ['Absent', 'Headless', { [SYNC]: 'no' }, true],
+    ['Absent', 'Headless', {}, false],
+  ] as const)(
+    'states that slices of other clusters are %s: %s, annotations %o, synchronization %s',
+    (endpointSliceObjects, type, annotations, hasSliceSync) => {
+      const service = { type, annotations: new Map(Object.entries(annotations)) };
+      const status = { clusters: [{ cluster: 'baltic' }], conditions: [{ ...known }] };
+      const derived = derivedOf(type === 'Headless' ? 'None' : '10.96.0.1');
+      const state = { hasSliceSync, derived };
+      const statusWrite = (current: object, version: McsState['version'] = 'v1beta1'): unknown =>
+        plan(service, { ...state, version, serviceImport: existing({ status: current }) })['import status'];
+      const value = { ...status, endpointSliceObjects };
+      expect(statusWrite(status)).toEqual([{ op: 'add', path: '/status', value }]);
+      expect(statusWrite(value)).toBeUndefined();
+      expect(statusWrite(status, 'v1alpha1')).toBeUndefined(); // which has no such field
+    },
+  );
 });
