@@ -25,27 +25,25 @@ export type McsListener = (kind: McsKindName, events: readonly ResourceEvent[]) 
 
 type NamedKind = readonly [McsKindName, ObservedKind];
 
-const SERVICE: Shape = {
-  spec: {
-    type: true,
-    clusterIP: true,
-    ports: true,
-    selector: true,
-    ipFamilies: true,
-    sessionAffinity: true,
-    sessionAffinityConfig: true,
-    internalTrafficPolicy: true,
-    trafficDistribution: true,
-  },
+const SERVICE_SPEC: Shape = {
+  type: true,
+  clusterIP: true,
+  ports: true,
+  selector: true,
+  ipFamilies: true,
+  sessionAffinity: true,
+  sessionAffinityConfig: true,
+  internalTrafficPolicy: true,
+  trafficDistribution: true,
 };
 const DERIVED_SERVICE: Shape = {
-  ...SERVICE,
+  spec: { ...SERVICE_SPEC, clusterIPs: true, ipFamilyPolicy: true },
   metadata: { labels: true, annotations: true, ownerReferences: true },
 };
 
 const NAMESPACE: Shape = { metadata: { annotations: { [GLOBAL_NAMESPACE]: true } } };
 
-const trimService = trimTo(SERVICE);
+const trimService = trimTo({ spec: SERVICE_SPEC });
 const trimDerived = trimTo(DERIVED_SERVICE);
 
 /**

@@ -244,20 +244,13 @@ function importWrite(wanted: WantedImport): readonly PlannedWrite[] {
  * Returns the spec of the import. Its IPs are those of the derived Service. While it does not exist, the IPs
  * do not change.
  */
-function importSpec({
-  state,
-  merged,
-  isHeadless,
-  isCurrent,
-}: WantedImport): Readonly<Record<string, unknown>> {
-  const { serviceImport, derived } = state;
+function importSpec(wanted: WantedImport): Readonly<Record<string, unknown>> {
+  const { state, merged, isHeadless, isCurrent } = wanted;
   const { ipFamilies, sessionAffinity = 'None', sessionAffinitySeconds: timeoutSeconds } = merged;
-  const clusterIP = field(derived, 'spec', 'clusterIP');
-  const serviceIPs =
-    isCurrent && typeof clusterIP === 'string' ? [clusterIP] : items(serviceImport, 'spec', 'ips');
+  const ips = isCurrent ? supportedIPs(wanted) : items(state.serviceImport, 'spec', 'ips');
   return {
     ports: merged.ports.map(portOf),
-    ...(isHeadless || serviceIPs.length === 0 ? {} : { ips: serviceIPs }),
+    ...(isHeadless || ips.length === 0 ? {} : { ips }),
     type: merged.type,
     sessionAffinity,
     ...(timeoutSeconds === undefined ? {} : { sessionAffinityConfig: { clientIP: { timeoutSeconds } } }),
@@ -265,6 +258,16 @@ function importSpec({
     ...(merged.internalTrafficPolicy && { internalTrafficPolicy: merged.internalTrafficPolicy }),
     ...(merged.trafficDistribution && { trafficDistribution: merged.trafficDistribution }),
   };
+}
+
+/** Returns the IPs of the derived Service, in the order of the supported families of the import. */
+function supportedIPs({ state, supported }: WantedImport): readonly unknown[] {
+  const clusterIPs = items(state.derived, 'spec', 'clusterIPs');
+  const ips = supported.flatMap((family) =>
+    clusterIPs.filter((ip) => String(ip).includes(':') === (family === 'IPv6')),
+  );
+  // Older CRDs of v1alpha1 allow only one.
+  return state.version === 'v1alpha1' ? ips.slice(0, 1) : ips;
 }
 
 function importStatus(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
@@ -333,7 +336,7 @@ function derivedWrites(wanted: WantedImport, serviceImport: KubernetesObject): r
   };
   const { uid } = serviceImport.metadata;
   const owner = { apiVersion: `${MCS_GROUP}/${version}`, kind: 'ServiceImport', name, uid, controller: true };
-  const ports = derivedPorts(wanted);
+  const spec = { ...trafficSpec(merged), ports: derivedPorts(wanted) };
   if (derived === undefined) {
     const object = {
       apiVersion: 'v1',
@@ -345,7 +348,7 @@ function derivedWrites(wanted: WantedImport, serviceImport: KubernetesObject): r
         annotations,
         ownerReferences: [owner],
       },
-      spec: { type: 'ClusterIP', ...(isHeadless ? { clusterIP: 'None' } : {}), ports },
+      spec: { type: 'ClusterIP', ...(isHeadless ? { clusterIP: 'None' } : {}), ...definedFields(spec) },
     };
     const write: ObjectWrite = { verb: 'create', kind: SERVICES, namespace, object };
     const reason = `it is the service of the import ${name}; ${exporters(merged)}`;
@@ -354,7 +357,7 @@ function derivedWrites(wanted: WantedImport, serviceImport: KubernetesObject): r
   const operations = differences(derived, [
     [['metadata', 'labels'], labels],
     [['metadata', 'annotations'], annotations],
-    [['spec', 'ports'], ports],
+    ...Object.entries(spec).map(([name, value]): FieldValue => [['spec', name], value]),
   ]);
   const isOwned = items(derived, 'metadata', 'ownerReferences').some((other) => field(other, 'uid') === uid);
   if (!isOwned) operations.push({ op: 'add', path: '/metadata/ownerReferences', value: [owner] });
@@ -362,6 +365,24 @@ function derivedWrites(wanted: WantedImport, serviceImport: KubernetesObject): r
     operations.push({ op: 'remove', path: '/spec/selector' });
   const reason = `${pathsText(operations)} of the import differ`;
   return patches('derived service', SERVICES, derived, operations, reason);
+}
+
+/** The default of Kubernetes, in seconds. */
+const SESSION_TIMEOUT = 10_800;
+
+/**
+ * Returns the fields of the spec of the derived Service that determine its traffic. The Service has all families of the
+ * cluster, because its families cannot be chosen later: {@link FAMILIES_ANNOTATION} names those of the import.
+ */
+function trafficSpec(merged: MergedService): Readonly<Record<string, unknown>> {
+  const { sessionAffinity = 'None', sessionAffinitySeconds: timeoutSeconds = SESSION_TIMEOUT } = merged;
+  return {
+    ipFamilyPolicy: 'PreferDualStack',
+    internalTrafficPolicy: merged.internalTrafficPolicy ?? 'Cluster',
+    trafficDistribution: merged.trafficDistribution,
+    sessionAffinity,
+    sessionAffinityConfig: sessionAffinity === 'None' ? undefined : { clientIP: { timeoutSeconds } },
+  };
 }
 
 /**
@@ -390,14 +411,20 @@ function derivedPorts({ state, merged }: WantedImport): readonly object[] {
 
 // ── Writes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** A field of an object, and its wanted value; undefined if it should not exist. */
+type FieldValue = readonly [path: readonly string[], value: unknown];
+
 /** Returns the operations for the differing fields. Empty lists and maps are equal to absent ones. */
-function differences(
-  object: KubernetesObject,
-  fields: readonly (readonly [path: readonly string[], value: unknown])[],
-): PatchOperation[] {
-  return fields.flatMap(([path, value]) =>
-    sameContent(field(object, ...path), value) ? [] : [{ op: 'add', path: `/${path.join('/')}`, value }],
-  );
+function differences(object: KubernetesObject, fields: readonly FieldValue[]): PatchOperation[] {
+  return fields.flatMap(([names, value]): PatchOperation[] => {
+    if (sameContent(field(object, ...names), value)) return [];
+    const path = `/${names.join('/')}`;
+    return [value === undefined ? { op: 'remove', path } : { op: 'add', path, value }];
+  });
+}
+
+function definedFields(fields: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
 /** Returns the operation for changed fields of the status; none if there are none. */

@@ -10,6 +10,7 @@ import type { ClusterService } from '../../model/cluster-service.ts';
 import type { RemoteSliceID } from '../../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID, serviceOfSlice } from '../../servicecache/service-id.ts';
 import { field } from '../collect/field.ts';
+import { FAMILIES_ANNOTATION } from '../mcs/names.ts';
 import type { FollowContext } from '../publish/producer.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
 import { SetMap } from '../set-map.ts';
@@ -43,7 +44,7 @@ interface SelectedService extends ServiceID {
   readonly uid: string;
   readonly isHeadless: boolean;
   readonly labels: ReadonlyMap<string, string>;
-  /** The address families of the service; empty: any family. */
+  /** The address families of the service, or of its import if it is derived; empty: any family. */
   readonly families: readonly string[];
 }
 
@@ -65,7 +66,9 @@ function readSelected(fields: ObjectFields): SelectedService | undefined {
   const isHeadless = spec.string('clusterIP') === 'None';
   if (id === undefined || !readFlags(annotations).global) return undefined;
   if (!selectsSlices(annotations, isHeadless)) return undefined;
-  const families = spec.list('ipFamilies').items((list, index) => list.string(index));
+  const families =
+    annotations.get(FAMILIES_ANNOTATION)?.split(',') ??
+    spec.list('ipFamilies').items((list, index) => list.string(index));
   const labels = metadata.strings('labels');
   labels.delete(HEADLESS);
   return { ...id, uid: metadata.string('uid') ?? '', isHeadless, labels, families };

@@ -105,7 +105,7 @@ describe('conformance of service imports', () => {
     for (const cluster of mesh.clusters) // like an API server, but unlike the one in memory
       await cluster
         .userOf(SERVICES)
-        .patch(derivedName('shop', 'hello'), { spec: { clusterIP: '10.96.7.7' } });
+        .patch(derivedName('shop', 'hello'), { spec: { clusterIP: '10.96.7.7', clusterIPs: ['10.96.7.7'] } });
     await mesh.pass(20_000);
     await expectImports(mesh, { spec: { ips: ['10.96.7.7'] } });
   });

@@ -47,7 +47,9 @@ describe('the slices of an exported service', () => {
     await mesh.pass(5000);
     const found = await a.find(SLICES, `${CART}-x1`);
     // Like an API server, but unlike the one in memory.
-    const derived = await a.userOf(SERVICES).patch(CART, { spec: { clusterIP: '10.96.7.7' } });
+    const derived = await a
+      .userOf(SERVICES)
+      .patch(CART, { spec: { clusterIP: '10.96.7.7', clusterIPs: ['10.96.7.7'] } });
     await mesh.pass(20_000);
     expect(found).toMatchObject({
       addressType: 'IPv4',

@@ -42,8 +42,8 @@ function objectOf(
   return { metadata: { name, namespace: 'shop', uid: 'u', resourceVersion: '7', ...metadata }, ...fields };
 }
 
-function derivedOf(clusterIP: string | undefined): KubernetesObject {
-  return objectOf(DERIVED, { spec: { clusterIP } });
+function derivedOf(...clusterIPs: readonly string[]): KubernetesObject {
+  return objectOf(DERIVED, { spec: { clusterIP: clusterIPs[0], clusterIPs } });
 }
 
 function writesOf(service: Partial<ServiceExport>, state: Partial<McsState>): readonly PlannedWrite[] {
@@ -150,14 +150,14 @@ describe('a new import', () => {
     ['ClusterSetIP', 'None', false, undefined],
     ['Headless', '10.96.0.1', false, undefined],
     ['Headless', 'None', true, undefined],
-    ['ClusterSetIP', undefined, true, undefined],
+    ['ClusterSetIP', '', true, undefined], // the API server has not set it yet
   ] as const)(
     'of type %s has the derived Service with the IP %s in its annotation %s, and the IPs %o',
     (type, clusterIP, isCurrent, ips) => {
-      const { metadata, spec } = created({ type }, { derived: derivedOf(clusterIP) }) as Record<
-        string,
-        Fields
-      >;
+      const { metadata, spec } = created(
+        { type },
+        { derived: clusterIP ? derivedOf(clusterIP) : derivedOf() },
+      ) as Record<string, Fields>;
       const annotations = { note: 'n', [FAMILIES_ANNOTATION]: 'IPv4' };
       expect(metadata?.['annotations']).toEqual(
         isCurrent ? { ...annotations, [DERIVED_ANNOTATION]: DERIVED } : annotations,
@@ -165,6 +165,70 @@ describe('a new import', () => {
       expect(spec?.['ips']).toEqual(ips);
     },
   );
+});
+
+describe('the spec of a derived Service', () => {
+  const derivedSpec = (service: Partial<ServiceExport>, state: Partial<McsState> = {}): Fields => {
+    const { 'derived service': derived } = plan(service, { serviceImport: objectOf('cart', {}), ...state });
+    return (derived as { spec: Fields }).spec;
+  };
+  const spec = {
+    type: 'ClusterIP',
+    ipFamilyPolicy: 'PreferDualStack',
+    internalTrafficPolicy: 'Cluster',
+    sessionAffinity: 'None',
+    ports: [{ name: 'http', protocol: 'TCP', port: 80, targetPort: 80 }],
+  };
+
+  // Cilium 1.19, pkg/clustermesh/mcsapi/service_controller.go (#43233); KEP-1645 for the session affinity
+  it.each<readonly [Partial<ServiceExport>, object]>([
+    [{}, {}],
+    [{ internalTrafficPolicy: 'Local' }, { internalTrafficPolicy: 'Local' }],
+    [{ trafficDistribution: 'PreferClose' }, { trafficDistribution: 'PreferClose' }],
+    [{ type: 'Headless' }, { clusterIP: 'None' }],
+    [
+      { sessionAffinity: 'ClientIP', sessionAffinitySeconds: 42 },
+      { sessionAffinity: 'ClientIP', sessionAffinityConfig: { clientIP: { timeoutSeconds: 42 } } },
+    ],
+    [
+      { sessionAffinity: 'ClientIP' }, // with the default of Kubernetes
+      { sessionAffinity: 'ClientIP', sessionAffinityConfig: { clientIP: { timeoutSeconds: 10_800 } } },
+    ],
+    [{ sessionAffinitySeconds: 42 }, {}], // without affinity, the API server rejects a timeout
+  ])('has the traffic properties %o of the import (regression: they had no effect)', (service, change) => {
+    expect(derivedSpec(service)).toStrictEqual({ ...spec, ...change });
+  });
+
+  it('changes with the import, and loses what the import loses', () => {
+    const current = { ...spec, clusterIP: '10.96.0.1', trafficDistribution: 'PreferClose' };
+    const timeout = { clientIP: { timeoutSeconds: 42 } };
+    const operations = (change: object): unknown => {
+      const derived = objectOf(DERIVED, {
+        metadata: {
+          labels: { tier: 't', 'multicluster.kubernetes.io/service-name': 'cart' },
+          annotations: {
+            note: 'n',
+            [FAMILIES_ANNOTATION]: 'IPv4',
+            [DERIVED_ANNOTATION]: DERIVED,
+            'service.cilium.io/global': 'true',
+          },
+          ownerReferences: [{ uid: 'u' }],
+        },
+        spec: { ...current, ...change },
+      });
+      const state = { serviceImport: objectOf('cart', {}), derived };
+      return plan({ trafficDistribution: 'PreferClose' }, state)['derived service'];
+    };
+    expect(operations({})).toBeUndefined();
+    expect(operations({ internalTrafficPolicy: 'Local', ipFamilyPolicy: 'SingleStack' })).toEqual([
+      { op: 'add', path: '/spec/ipFamilyPolicy', value: 'PreferDualStack' },
+      { op: 'add', path: '/spec/internalTrafficPolicy', value: 'Cluster' },
+    ]);
+    expect(operations({ sessionAffinity: 'ClientIP', sessionAffinityConfig: timeout })).toEqual([
+      { op: 'add', path: '/spec/sessionAffinity', value: 'None' },
+      { op: 'remove', path: '/spec/sessionAffinityConfig' },
+    ]);
+  });
 });
 
 it('a derived Service names a port that has no name differently from all others (regression: the API server rejected two equal names)', () => {
@@ -200,7 +264,10 @@ it('a derived Service has port names of a valid length (regression: the API serv
 
 it('a Service of this name that belongs to another import is not changed (regression: both names patched it in turn)', () => {
   const metadata = { labels: { 'multicluster.kubernetes.io/service-name': 'other' } };
-  const derived = objectOf(DERIVED, { metadata, spec: { clusterIP: '10.96.0.1' } });
+  const derived = objectOf(DERIVED, {
+    metadata,
+    spec: { clusterIP: '10.96.0.1', clusterIPs: ['10.96.0.1'] },
+  });
   const planned = plan({}, { serviceImport: objectOf('cart', {}), derived });
   expect(planned['derived service']).toBeUndefined();
   expect(planned['import']).toMatchObject([
@@ -274,6 +341,23 @@ describe('an existing import', () => {
     const value = { ...SPEC, ips: ['10.96.0.2'] };
     expect(patched(existing(), derivedOf('10.96.0.2'))).toEqual([{ op: 'add', path: '/spec', value }]);
   });
+
+  // Cilium 1.19, pkg/clustermesh/mcsapi/service_controller.go: getDesiredIPs
+  it.each<readonly [SliceAddressType[], McsState['version'], ips: string[]]>([
+    [['IPv4'], 'v1beta1', ['10.96.0.1']],
+    [['IPv6'], 'v1beta1', ['fd00::1']],
+    [['IPv6', 'IPv4'], 'v1beta1', ['fd00::1', '10.96.0.1']],
+    [['IPv6', 'IPv4'], 'v1alpha1', ['fd00::1']], // which has at most one in older CRDs
+  ])(
+    'has the IPs of its families %o, in %s: %o (regression: it had only the first IP of its derived Service, of any family)',
+    (ipFamilies, version, ips) => {
+      const state = { version, families: ['IPv4', 'IPv6'] as const, serviceImport: objectOf('cart', {}) };
+      const planned = plan({ ipFamilies }, { ...state, derived: derivedOf('10.96.0.1', 'fd00::1') });
+      expect(planned.import).toContainEqual(
+        expect.objectContaining({ path: '/spec', value: expect.objectContaining({ ips }) }),
+      );
+    },
+  );
 
   it('has no IPs if it is headless', () => {
     const value = { ...SPEC, type: 'Headless' };

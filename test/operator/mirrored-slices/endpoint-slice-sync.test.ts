@@ -181,6 +181,17 @@ describe('slices of remote backends', () => {
     expect(await world.addresses()).toEqual({ [mirroredName('db', 'baltic', 'db-2')]: 'fd00::1' });
   });
 
+  it('writes only the families of the import of a derived Service, which itself has all families of the cluster', async () => {
+    const { clusters } = await newWorld('baltic');
+    const annotations = { ...SELECTED, 'clustermesh.cilium.io/supported-ip-families': 'IPv6' };
+    await world.putService('db', annotations, { ipFamilies: ['IPv4', 'IPv6'] });
+    clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', 'db-1', ['10.2.0.1']));
+    const other = remote('baltic', 'db', 'db-2', ['fd00::1'], { addressType: 'IPv6' });
+    clusters.sink?.mergeExternalSliceUpdate(other);
+    await world.pass(2000);
+    expect(await world.addresses()).toEqual({ [mirroredName('db', 'baltic', 'db-2')]: 'fd00::1' });
+  });
+
   it('splits a remote slice with more endpoints than a slice may have', async () => {
     world = new SliceWorld();
     world.start({ endpointsPerSlice: 2 });
