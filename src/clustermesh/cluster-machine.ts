@@ -117,6 +117,7 @@ function followOptions({ config, local, found, unproven, failStatic, expired }: 
     deletes: 'all',
     isRefilling: false,
     followsServices: !expired || found !== 'gone',
+    endsAtOthers: found === 'none' && !local,
   };
   if (!failStatic) return follow;
   if (found === 'gone') return { ...follow, deletes: 'none' };
@@ -145,6 +146,9 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
         });
   const updated: ClusterState = { ...state, ...failure, found, unproven: unproven || gone };
   if (state.local) return start(updated, 'watching');
+  // The keys that were followed without a configuration may be those of a cluster that has one now.
+  if (state.found === 'none' && !state.needsConfig && !replaced && others !== undefined && found === 'others')
+    return proceed({ ...updated, pendingWithdrawal: 'everything' }, 'unconfigured');
   if (gone && isVerifiable(updated, others)) return proceed(updated, 'watching');
   if (found !== 'none' || state.needsConfig) return start(updated, 'unconfigured');
   return enter(updated, 'validating', { do: 'validate', config });
@@ -178,7 +182,7 @@ function accept(state: ClusterState): ClusterStep {
 function afterWithdrawal(state: ClusterState): ClusterStep {
   const { pendingWithdrawal, next = 'handshake' } = state;
   const isEmpty = pendingWithdrawal === 'everything';
-  const forget = isEmpty && next !== 'watching' ? { id: 0, config: undefined, found: 'none' as const } : {};
+  const forget = isEmpty && next !== 'watching' ? { id: 0, config: undefined } : {};
   const wasComplete = state.wasComplete && !isEmpty;
   return start({ ...state, ...forget, wasComplete, pendingWithdrawal: 'nothing' }, next);
 }

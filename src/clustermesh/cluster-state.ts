@@ -51,6 +51,11 @@ export interface ClusterFollow {
    * gone.
    */
   readonly followsServices: boolean;
+  /**
+   * If true, following ends when the kvstore has the configuration of another cluster. The cluster has none, so its keys
+   * may be those of the other cluster.
+   */
+  readonly endsAtOthers: boolean;
 }
 
 /** State of the cluster state machine, as plain data. */
@@ -77,9 +82,10 @@ export interface ClusterState {
   readonly config: ClusterConfig | undefined;
   /**
    * The configurations found by the last handshake. `read`: that of the cluster. `gone`: none of the cluster,
-   * although it once had one. `others`: only those of other clusters, or unknown ones. `none`: none at all.
+   * although it once had one. `others`: only those of other clusters, or unknown ones. `none`: none at all. Undefined
+   * before the first handshake.
    */
-  readonly found: 'none' | 'read' | 'gone' | 'others';
+  readonly found: 'none' | 'read' | 'gone' | 'others' | undefined;
   /** True if the kvstore was replaced or lost the configuration, and has not been proven complete since. */
   readonly unproven: boolean;
   /** True if every resource has been complete since everything was last withdrawn. */
@@ -166,7 +172,7 @@ export const NEW_CLUSTER: ClusterState = {
   hasClient: false,
   id: 0,
   config: undefined,
-  found: 'none',
+  found: undefined,
   unproven: false,
   wasComplete: false,
   pendingWithdrawal: 'nothing',

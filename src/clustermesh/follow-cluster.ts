@@ -102,7 +102,7 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
     }
   };
   if (stores.resources.length === 0) cluster.onComplete(); // the cluster exports nothing readable
-  const readers = [run(() => watchConfig(cluster, either.signal))];
+  const readers = [run(() => watchConfig(cluster, either.signal, options.endsAtOthers))];
   const follow = (resource: CopiedResource): unknown =>
     readers.push(run(async () => checkEnd(await stores.follow(resource, request), resource, request.signal)));
   if (options.needsCanaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
@@ -149,28 +149,31 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
 }
 
 /**
- * Resolves when the configuration differs from `read`, the kvstore turns out to be replaced, or the signal fires.
- * Rejects if the watch fails or ends.
+ * Resolves when the configuration differs from `read`, the kvstore turns out to be replaced, or the signal fires; with
+ * `endsAtOthers`, also when the kvstore has the configuration of another cluster. Rejects if the watch fails or ends.
  */
 export async function watchConfig(
   { backend, name, read, onReaderState }: Pick<FollowParams, 'backend' | 'name' | 'read' | 'onReaderState'>,
   signal: AbortSignal,
+  endsAtOthers: boolean = false,
 ): Promise<FollowEnd> {
   const key = clusterConfigKey(name);
   const previous = read.kv?.value;
   let current: Uint8Array | undefined;
   let listed = false;
   // Cilium permits remote clusters to read this key, but not its prefix (pkg/kvstore/etcdinit, `rangesForRemoteRole`).
-  const watch = backend.watch(key, {
+  // A cluster without a configuration is followed only if the handshake could list the prefix.
+  const watch = backend.watch(endsAtOthers ? CLUSTER_CONFIG_PREFIX : key, {
     signal,
-    exactKey: true,
+    exactKey: !endsAtOthers,
     endOnDivergence: true,
     onState: (state) => onReaderState('config', state, watch.status().lastFailure),
   });
   for await (const batch of watch) {
     for (const event of batch) {
-      if (event.key === key) current = event.type === 'delete' ? undefined : event.value;
-      listed ||= event.type === 'list-done';
+      if (event.type === 'list-done') listed = true;
+      else if (event.key === key) current = event.type === 'delete' ? undefined : event.value;
+      else if (endsAtOthers && event.type !== 'delete') return 'ended';
     }
     const isSame =
       current === undefined || previous === undefined ? current === previous : equalBytes(current, previous);

@@ -274,6 +274,38 @@ describe('a remote cluster without configuration', () => {
     expect(followed(restarted)).toMatchObject({ needsCanaries: false, deletes: 'all', isRefilling: false });
   });
 
+  it('that never had one is withdrawn when its kvstore gets that of another cluster, whose keys it may have read (regression: they stayed)', () => {
+    const old = play([...TO_HANDSHAKE, read(undefined), ['validated'], ['complete']]);
+    expect(followed(old)?.endsAtOthers).toBe(true);
+    const wrong = play([...AGAIN, read(undefined, { others: ['b'] })], old.state);
+    expect(wrong.effects.at(-1)).toEqual({ do: 'withdraw', scope: 'everything' });
+    const { state, did } = play([['drained']], wrong.state);
+    expect([did, state.phase, state.found, state.failures]).toEqual([
+      ['await-config'],
+      'unconfigured',
+      'others',
+      1,
+    ]);
+    // Once is enough.
+    expect(play([...AGAIN, read(undefined, { others: ['b'] })], state).did).not.toContain('withdraw');
+  });
+
+  it.each<readonly [string, Partial<ClusterState>, object]>([
+    ['its kvstore was replaced, so that the keys are from another one', {}, { others: ['b'], replaced: true }],
+    ['the configurations may not be read any more', {}, { others: undefined }],
+    ['it was never followed without one', { needsConfig: true }, { others: ['b'] }],
+    ['it is the local cluster', { local: true }, { others: ['b'] }],
+  ])('that never had one is not withdrawn if %s', (_, initial, fields) => {
+    const old = play([...TO_HANDSHAKE, read(undefined), ['validated']], { ...NEW_CLUSTER, ...initial });
+    expect(play([...AGAIN, read(undefined, fields)], old.state).did).not.toContain('withdraw');
+  });
+
+  it('ends at the configuration of another cluster only if it has none and is not the local one', () => {
+    expect(followed(play(toWatching(1)))?.endsAtOthers).toBe(false);
+    const local = play([...TO_HANDSHAKE, read(undefined)], { ...NEW_CLUSTER, local: true });
+    expect(followed(local)?.endsAtOthers).toBe(false);
+  });
+
   it('is retried if waiting for it fails', () => {
     const { did } = play([...AGAIN, read(undefined), ['failed'], ['left'], ['retry']], WATCHING);
     expect(did.slice(-3)).toEqual(['leave', 'wait', 'read-config']);

@@ -83,6 +83,25 @@ describe('a remote cluster', () => {
     expect(statusOf('a').config).toBeUndefined();
   });
 
+  it('that follows an etcd before its cluster has written to it has no key of this cluster (regression: the IPs of the local cluster, until kvstoremesh had copied the remote one)', async () => {
+    const server = new MemoryServer({ clock });
+    await agent.add('a', server);
+    await settle(8);
+    writeIP(server, '10.1.0.1', 0x7_0200);
+    await settle(8);
+    write(server, 'cilium/cluster-config/b', { id: 7, capabilities: {} });
+    await settle(8);
+    writeIP(server, '10.1.0.2', 0x7_0200);
+    await settle(8);
+    expect([...agent.ipcache.entries()]).toEqual([]);
+    expect(statusOf('a')).toMatchObject({ state: 'no-configuration', failures: 1 });
+    write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { cached: true } });
+    write(server, 'cilium/cache/ip/v1/a/10.1.0.3', { IP: '10.1.0.3', ID: 0x1_0200 });
+    await settle(8);
+    expect([...agent.ipcache.entries()].map(({ key }) => key)).toEqual(['10.1.0.3']);
+    expect(statusOf('a').state).toBe('ready');
+  });
+
   it('that is in a kvstoremesh copy is read from there', async () => {
     const server = new MemoryServer({ clock });
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { cached: true, syncedCanaries: true } });

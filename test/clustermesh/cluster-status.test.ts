@@ -60,8 +60,8 @@ describe('the status of a cluster', () => {
   it.each<readonly [string, Partial<ClusterState>, Partial<ClusterFacts>]>([
     ['ready', {}, {}],
     ['ready', { found: 'read' }, { keys: 0 }],
-    ['ready', { failStatic: false }, { keys: 0 }],
-    ['no-configuration', {}, { keys: 0 }],
+    ['ready', { found: 'none', failStatic: false }, { keys: 0 }],
+    ['no-configuration', { found: 'none' }, { keys: 0 }],
     ['no-configuration', { found: 'gone' }, {}],
     ['no-configuration', { found: 'others' }, {}],
     ['unreachable', {}, { connected: false }],

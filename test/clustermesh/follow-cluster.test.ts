@@ -209,6 +209,7 @@ describe('a followed cluster', () => {
         deletes: 'all',
         isRefilling: false,
         followsServices: true,
+        endsAtOthers: false,
         ...how,
       },
       onReaderState: (...reading) => void told.push(reading),
@@ -257,6 +258,22 @@ describe('a followed cluster', () => {
     expect(end).toBeUndefined();
     await configs().tell(`create ${KEY} new`);
     expect(end).toBe('ended');
+  });
+
+  it('without a configuration is followed until its kvstore has that of any cluster', async () => {
+    const alone = { endsAtOthers: true };
+    const all = (): ScriptedWatch => watchOf('cilium/cluster-config/');
+    const other = begin(cluster(alone, read('one', 5)));
+    expect(all().options.exactKey).toBe(false);
+    await all().tell('list-done');
+    await all().tell(`delete ${KEY}b`);
+    expect(other.end).toBeUndefined();
+    await all().tell(`create ${KEY}b new`);
+    expect(other.end).toBe('ended');
+    followed.clear();
+    const own = begin(cluster(alone, read('one', 5)));
+    await all().tell(`create ${KEY} new`, 'list-done');
+    expect(own.end).toBe('ended');
   });
 
   it('is replaced if the watch of its configuration reports that', async () => {
