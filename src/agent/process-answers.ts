@@ -79,9 +79,12 @@ function dutyRow({ name, state, published, rounds, failures }: DutyStatus): read
 /** Returns the status of an operator, for `dpcache operator status`. */
 export const askOperator: Question = async (ask, view) => {
   const status = checkedStatus<OperatorDocument>(await ask('/v1/status'), 'duties', 'an operator');
-  const failed = status.duties.flatMap(({ name, lastFailure }) =>
-    lastFailure === undefined ? [] : `${name}: ${lastFailure.message}`,
-  );
+  const failed = status.duties.flatMap(({ name, lastFailure }) => {
+    if (lastFailure === undefined) return [];
+    const { code, message, at } = lastFailure;
+    // An incomplete input is removed from the status when it is complete; a failure is not.
+    return `${name}: ${message}${code === 'not-ready' ? '' : `; at ${timeCell(at)}`}`;
+  });
   return {
     json: status,
     lines: [

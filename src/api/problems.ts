@@ -187,10 +187,12 @@ function* kindProblem(kind: KindDocument, now: number): Generator<ReportedProble
   const { name, state, behindMs, lastFailure } = kind;
   if (state !== 'forbidden' && state !== 'stopped' && behindMs === undefined) return;
   const behind = behindMs === undefined ? '' : `, behind for ${durationText(behindMs)}`;
+  // The last failure of a missing kind is from an earlier outage.
+  const reason = state === 'missing' ? 'the server does not serve it any more' : lastFailure;
   yield {
     severity: 'error',
     subject: `Kubernetes ${name}`,
-    text: `${state}${behind}${lastFailure === undefined ? '' : `: ${lastFailure}`}`,
+    text: `${state}${behind}${reason === undefined ? '' : `: ${reason}`}`,
     since: isoBefore(now, behindMs),
     remedy: state === 'forbidden' ? `Allow the service account to list and watch ${name}.` : undefined,
     blockerPrefixes: [`Kubernetes: ${name} are not complete `],

@@ -106,7 +106,8 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
   const rows = kubernetes.kinds.map((kind) => {
     const { name, state, complete, objects, rejected, lists, lagMs, lastFailure = '' } = kind;
     const isWhole = complete || state === 'resting' || state === 'missing';
-    const reason = state === 'watching' || state === 'resting' ? '' : lastFailure;
+    const hasFailed = state !== 'watching' && state !== 'resting' && state !== 'missing';
+    const reason = hasFailed ? lastFailure : '';
     const ageText = lagMs === undefined || state === 'resting' ? '-' : `${Math.round(lagMs / 1000)} s ago`;
     const counts = [objects, rejected, Math.max(0, lists - 1)].map(String);
     return [

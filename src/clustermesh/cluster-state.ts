@@ -52,8 +52,8 @@ export interface ClusterFollow {
    */
   readonly followsServices: boolean;
   /**
-   * If true, following ends when the kvstore has the configuration of another cluster. The cluster has none, so its keys
-   * may be those of the other cluster.
+   * If true, following ends when the kvstore has the configuration of another cluster. This cluster has none, so its
+   * keys may be those of the other one.
    */
   readonly endsAtOthers: boolean;
 }

@@ -14,7 +14,8 @@ export class NotReadyError extends Error {
 
 /** Returns the reason why a duty waits for a kind that the API server does not serve. `kind`: `pods/v1`. */
 export function notServedText(kind: string): string {
-  return `the server does not serve ${kind}: its CRD is not installed`;
+  const isBuiltIn = /^[^.]+\/|\.k8s\.io\//.test(kind);
+  return `the server does not serve ${kind}: ${isBuiltIn ? 'it is too old' : 'its CRD is not installed'}`;
 }
 
 export interface DutyOptions {

@@ -89,7 +89,7 @@ describe('the status of an operator', () => {
   const linesOf = async (changes: object): Promise<readonly string[]> =>
     (await answerOf(askOperator, { ...STATUS, ...changes })).lines;
 
-  it('has the keys and rounds of each duty below their titles, and its last failure', async () => {
+  it('has the keys and rounds of each duty below their titles, and its last failure with its time (regression: as if it lasted)', async () => {
     const lastRoundMs = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
     const duties = [
       { name: 'ips', state: 'running', failures: 0, published: { keys: 11, pending: 12 } },
@@ -97,10 +97,16 @@ describe('the status of an operator', () => {
         name: 'gc',
         state: 'waiting',
         failures: 4,
-        lastFailure: { message: 'refused', at: 0 },
+        lastFailure: { message: 'refused', at: lastRoundMs },
         rounds: { lastRoundMs, nextRoundMs: lastRoundMs + 1000, marked: 13, deleted: 14, conflicts: 15 },
       },
-      { name: 'new', state: 'off', failures: 0, rounds: { marked: 0, deleted: 0, conflicts: 0 } },
+      {
+        name: 'new',
+        state: 'off',
+        failures: 0,
+        lastFailure: { code: 'not-ready', message: 'no CRD', at: 0 },
+        rounds: { marked: 0, deleted: 0, conflicts: 0 },
+      },
     ];
     const status = {
       ...STATUS,
@@ -120,7 +126,8 @@ describe('the status of an operator', () => {
         "new   off      -     -        -                     0       0        0          -                     0",
         "step 1 of 1, kvstore: running for 3 s",
         "a",
-        "gc: refused",
+        "gc: refused; at 2026-01-02T03:04:05Z",
+        "new: no CRD",
         "b",
       ]
     `);

@@ -263,6 +263,11 @@ describe('the problems of a status', () => {
       { severity: 'error', text: 'waiting, behind for 12 s', since: ago(12.4) },
     ],
     [
+      'a kind whose CRD was deleted (regression: the text was the failure of an earlier outage)',
+      followed(kind({ state: 'missing', behindMs: 12_400, lastFailure: 'connection refused' })),
+      { text: 'missing, behind for 12 s: the server does not serve it any more' },
+    ],
+    [
       'a failure of the datapath',
       { datapath: { ...DATAPATH, failures: ['no cgroup'] } },
       { severity: 'error', subject: 'datapath', text: 'no cgroup' },

@@ -62,6 +62,7 @@ it('the status shows for how long a kind of Kubernetes has missed changes, and t
     kinds: [
       { ...failed, lagMs: 14_000, behindMs: 12_400, retryInMs: 2_300 },
       { ...failed, name: 'services', behindMs: 800 },
+      { ...failed, name: 'nodes', state: 'missing', behindMs: 800 }, // its failure is from an earlier outage
     ],
   };
   const rejected = { total: 0, byReason: {}, recent: [] };
@@ -81,6 +82,7 @@ it('the status shows for how long a kind of Kubernetes has missed changes, and t
   expect(lines.find((line) => line.startsWith('services'))).toMatch(
     /behind for 1 s, retrying now: no route$/,
   );
+  expect(lines.find((line) => line.startsWith('nodes  '))).toMatch(/behind for 1 s, retrying now$/);
 });
 
 it('the status prints the problems first, and nothing about problems if there are none', async () => {

@@ -291,7 +291,11 @@ describe('a remote cluster without configuration', () => {
   });
 
   it.each<readonly [string, Partial<ClusterState>, object]>([
-    ['its kvstore was replaced, so that the keys are from another one', {}, { others: ['b'], replaced: true }],
+    [
+      'its kvstore was replaced, so that the keys are from another one',
+      {},
+      { others: ['b'], replaced: true },
+    ],
     ['the configurations may not be read any more', {}, { others: undefined }],
     ['it was never followed without one', { needsConfig: true }, { others: ['b'] }],
     ['it is the local cluster', { local: true }, { others: ['b'] }],

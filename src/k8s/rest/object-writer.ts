@@ -213,8 +213,10 @@ function outcomeOf(write: ObjectWrite, error: ApiError): WriteOutcome {
       return { outcome: 'not-found', message };
     case 'forbidden': {
       const subresource = write.verb === 'patch' ? write.subresource : undefined;
-      const right = rightToGrant(write.verb, placeOf(write).kind, subresource);
-      return { outcome: 'refused', message: `${message}: ${right}` };
+      // The server also refuses writes for other reasons, such as a quota or a namespace that is being terminated.
+      const hasRight = /is forbidden: (?!User )/.test(message);
+      const remedy = hasRight ? '' : `: ${rightToGrant(write.verb, placeOf(write).kind, subresource)}`;
+      return { outcome: 'refused', message: `${message}${remedy}` };
     }
     case 'invalid':
       // If a `test` of a patch fails, the server answers `Invalid` without causes.

@@ -87,6 +87,7 @@ export class ClusterConfigKeeper implements Duty {
       state: isWaiting ? 'waiting' : this.#state,
       failures,
       lastFailure,
+      waitsFor: isWaiting && lastFailure === undefined ? 'it is written after all other keys' : undefined,
       published: {
         synced: this.#isWritten,
         keys: 1,

@@ -123,6 +123,25 @@ it('a patch that violates the schema is invalid, unlike a failed test (regressio
   expect(await write('x')).toEqual({ outcome: 'invalid', message });
 });
 
+it.each([
+  [
+    'User "agent" cannot create resource "configmaps" in API group "" in the namespace "a"',
+    ': grant the verb "delete" on the resource "configmaps" of the API group ""',
+  ],
+  ['unable to create new content in namespace a because it is being terminated', ''],
+  ['exceeded quota: maps, requested: count/configmaps=1, used: count/configmaps=2, limited: 2', ''],
+])(
+  'names the right to grant only if it is missing (regression: in a terminated namespace): %s',
+  async (reason, remedy) => {
+    const { clock, api, transport } = world();
+    const message = `configmaps "x" is forbidden: ${reason}`;
+    const body = JSON.stringify({ kind: 'Status', code: 403, reason: 'Forbidden', message });
+    api.faults.inject({ do: 'answer', status: 403, body });
+    const outcome = await new ApiObjectWriter(transport, clock).write(removal('x', ''), 'unused', never);
+    expect(outcome).toEqual({ outcome: 'refused', message: `${message}${remedy}` });
+  },
+);
+
 it('waits at least a second before it repeats a throttled request, also if the server states no time', async () => {
   const { clock, api, transport } = world();
   const writer = new ApiObjectWriter(transport, clock);

@@ -9,6 +9,7 @@ import type {
 import { field, isBeingDeleted, items, timeAt } from '../../../src/operator/collect/field.ts';
 import { ObservedKind, objectKey, optionalKind } from '../../../src/operator/collect/observed-kind.ts';
 import { trimTo } from '../../../src/operator/collect/trim.ts';
+import { notServedText } from '../../../src/operator/duty-report.ts';
 
 const PODS = { group: '', version: 'v1', plural: 'pods' };
 
@@ -101,13 +102,21 @@ describe('a kind that collectors observe', () => {
     expect(calls).toBe(0);
   });
 
+  it.each([
+    ['pods/v1', 'it is too old'],
+    ['endpointslices.discovery.k8s.io/v1', 'it is too old'],
+    ['ciliumnodes.cilium.io/v2', 'its CRD is not installed'],
+    ['serviceexports.multicluster.x-k8s.io/v1alpha1', 'its CRD is not installed'],
+  ])(
+    'names the CRD of a kind only if it has one (regression: a CRD of EndpointSlices): %s',
+    (kind, reason) => {
+      expect(notServedText(kind)).toBe(`the server does not serve ${kind}: ${reason}`);
+    },
+  );
+
   const why = { code: 'forbidden', message: 'no right', at: 0 };
   it.each<readonly [Partial<ResourceStatus>, string | undefined, string | undefined]>([
-    [
-      { state: 'missing', listed: true },
-      'the server does not serve pods/v1: its CRD is not installed',
-      undefined,
-    ],
+    [{ state: 'missing', listed: true }, 'the server does not serve pods/v1: it is too old', undefined],
     [{ state: 'forbidden', listed: true, lastFailure: why }, 'pods/v1: no right', 'pods/v1: no right'],
     [
       { state: 'listing', listed: false },

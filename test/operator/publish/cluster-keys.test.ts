@@ -270,6 +270,16 @@ describe('the keys of a cluster beside other writers', () => {
     expect([there(CONFIG), keeper.status().published?.synced]).toEqual([undefined, false]);
   });
 
+  it('state why the configuration is not written yet (regression: it was incomplete without a reason)', async () => {
+    const last = deferred();
+    const keeper = keepConfig([{ synced: () => last.promise }]);
+    await advance(clock, 1000);
+    expect(keeper.status().waitsFor).toBe('it is written after all other keys');
+    last.resolve();
+    await advance(clock, 1000);
+    expect(keeper.status().waitsFor).toBeUndefined();
+  });
+
   it('promise canaries in the configuration, whatever it was before', async () => {
     await put(CONFIG, { id: 9, capabilities: { syncedCanaries: true } });
     keepConfig([]);
