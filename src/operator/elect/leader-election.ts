@@ -244,15 +244,12 @@ export class LeaderElection implements Leadership {
     using either = new EitherSignal(signal, ended.signal);
     const stop = (): void => ended.abort();
     const work = (async () => lead(either.signal))();
-    const settled = work.then(stop, stop);
+    work.then(stop, stop);
     try {
-      const isLost = await this.#renew(either.signal);
-      stop();
-      await work;
-      return isLost ? 'lost' : 'ended';
+      return (await this.#renew(either.signal)) ? 'lost' : 'ended';
     } finally {
       stop();
-      await settled;
+      await work;
     }
   }
 

@@ -656,6 +656,35 @@ describe('the Lease of an election', () => {
     expect([getEventListeners(signal, 'abort'), world.clock.pending]).toEqual([[], 0]);
   });
 
+  it('is released with one request when its work is done, and only then the run ends', async () => {
+    const world = new World();
+    const { election, transport } = world.add('one');
+    const ended = new AbortController();
+    let isDone = false;
+    const running = election
+      .run(
+        (signal) => new Promise((resolve) => signal.addEventListener('abort', () => resolve())),
+        ended.signal,
+      )
+      .finally(() => {
+        isDone = true;
+      });
+    await settle();
+    const requests: (string | undefined)[] = [];
+    transport.onArrival = ({ method }) => {
+      requests.push(method);
+      return () => {};
+    };
+    transport.delayMs = [100, 100];
+    ended.abort();
+    await advance(world.clock, 150);
+    expect(await world.spec()).toMatchObject({ holderIdentity: '' });
+    expect([isDone, election.status().state]).toEqual([false, 'idle']);
+    await advance(world.clock, 50);
+    expect([isDone, requests]).toEqual([true, ['PUT']]);
+    expect(await running).toBe('ended');
+  });
+
   it('is irrelevant if there is no other operator', () => {
     expect(SOLE_LEADER.mayWrite()).toBe(true);
   });
