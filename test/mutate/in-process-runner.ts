@@ -1,9 +1,9 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
-import { deeperTests } from './folders.ts';
+import { testsOf } from './folders.ts';
 import { RunTimers } from './run-timers.ts';
-import { TestBundle, testFilesOf } from './test-bundle.ts';
+import { TestBundle } from './test-bundle.ts';
 import { type TestCase, TestTree, TookTooLong } from './test-tree.ts';
 
 /** The interface of instrumented sources, `globalThis.__stryker__`. */
@@ -143,7 +143,7 @@ export class InProcessRunner {
 
   async init(): Promise<void> {
     const { MUTATED_ROOM = '', MUTATED_TESTS = '[]' } = process.env;
-    const files = [...testFilesOf(`test/${MUTATED_ROOM}`), ...deeperTests(MUTATED_ROOM)];
+    const files = testsOf(MUTATED_ROOM);
     const wanted: readonly string[] = JSON.parse(MUTATED_TESTS);
     Error.stackTraceLimit = 5;
     const names = [...Object.keys(new RunTimers().functions), 'globalThis'];

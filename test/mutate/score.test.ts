@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseCommandLine } from './command-line.ts';
 import { EQUIVALENTS, type Equivalent } from './equivalents.ts';
+import { FOLDERS, testsOf } from './folders.ts';
 import { describeMutant, type Mutant } from './mutant.ts';
 import { scoreOf } from './score.ts';
 import { operatorsOf, symbolAt } from './source-place.ts';
@@ -114,6 +115,19 @@ describe('the place of a mutant', () => {
     expect(operatorsOf("typeof ip === 'string' ? [a, 0x80] : undefined")).toBe(
       "typeof _ === 'string'? [_, 0x80]: undefined",
     );
+  });
+});
+
+describe('the tests of a mutated folder', () => {
+  it.each(Object.keys(FOLDERS))('in %s exist', (folder) => {
+    expect(testsOf(folder)).not.toEqual([]);
+  });
+
+  it('include those in deeper folders, without tests of mutants or with a real etcd (regression: the first run failed)', () => {
+    const tests = testsOf('kvstore');
+    expect(tests).toContain('test/kvstore/watch/watch-laws.test.ts');
+    expect(tests).toContain('test/kvstore/etcd/messages.test.ts');
+    expect(tests.filter((file) => /watch-mutants|etcd-tls|chaos/.test(file))).toEqual([]);
   });
 });
 

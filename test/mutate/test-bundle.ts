@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -23,15 +23,6 @@ const FILE_URLS: Plugin = {
     });
   },
 };
-
-/**
- * Returns the test files of a folder, without two kinds: tests of mutants, which cannot detect another one,
- * and tests of the cost of large inputs, which take longer than all others together.
- */
-export function testFilesOf(folder: string): readonly string[] {
-  const files = readdirSync(folder).filter((file) => /^(?!many-).*(?<!mutants)\.test\.ts$/.test(file));
-  return files.map((file) => join(folder, file));
-}
 
 /**
  * Test files and all their imports as one script, compiled once and evaluated for each run, so that runs
