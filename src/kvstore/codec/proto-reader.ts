@@ -1,6 +1,9 @@
 /** Maximum number of bytes of a varint. */
 const MAX_VARINT = 10;
 
+/** Maximum number of counted fields of a message. */
+const MAX_FIELDS = 1024;
+
 /** Wire types of protobuf. */
 export const VARINT = 0;
 export const LENGTH_DELIMITED = 2;
@@ -34,12 +37,18 @@ export class ProtoReader {
     this.buffer = buffer;
   }
 
-  /** Moves to the next field. Returns false at the end of the message, which is `end`. */
-  next(end: number): boolean {
+  /**
+   * Moves to the next field. Returns false at the end of the message, which is `end`. Throws if `count` exceeds
+   * {@link MAX_FIELDS}, because 64 MiB of fields without content would take a third of a second.
+   *
+   * @param count number of this field, for messages that are read in one turn and have few fields
+   */
+  next(end: number, count = 0): boolean {
     if (this.at >= end) {
       if (this.at > end) malformed('a field exceeds its message');
       return false;
     }
+    if (count > MAX_FIELDS) malformed(`more than ${MAX_FIELDS} fields`);
     const tag = this.number();
     this.field = Math.floor(tag / 8);
     this.wire = tag % 8;
@@ -105,10 +114,10 @@ export class ProtoReader {
     return view;
   }
 
-  /** Returns a length-delimited field as UTF-8 text. Invalid bytes become U+FFFD. */
-  text(): string {
+  /** Returns the first bytes of a length-delimited field as UTF-8 text. Invalid bytes become U+FFFD. */
+  text(maxBytes: number): string {
     const end = this.open();
-    const text = this.buffer.toString('utf8', this.at, end);
+    const text = this.buffer.toString('utf8', this.at, Math.min(end, this.at + maxBytes));
     this.at = end;
     return text;
   }

@@ -8,6 +8,7 @@ import {
   status,
 } from '@grpc/grpc-js';
 import { assert } from '../../base/assert.ts';
+import { cutText } from '../../base/show-value.ts';
 import { withoutBrackets } from '../../net/url-host.ts';
 import { abortedError, KvstoreError, UNREACHABLE } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
@@ -15,7 +16,13 @@ import type { CallOptions } from '../session/transport.ts';
 import { STREAM_ENDED } from './connection-failure.ts';
 import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
 import { EtcdCredentials, tlsOptions } from './etcd-credentials.ts';
-import { etcdDeadlineError, etcdError, foreignAnswerError, isTooManyPings } from './etcd-errors.ts';
+import {
+  etcdDeadlineError,
+  etcdError,
+  foreignAnswerError,
+  isTooManyPings,
+  MAX_SERVER_TEXT,
+} from './etcd-errors.ts';
 
 /**
  * Maximum number of bytes which a server may send before they are read. A larger window makes turns longer, because the
@@ -169,7 +176,7 @@ export class EtcdStream {
 /** Returns the content type of an answer with these headers; undefined if it is gRPC. */
 function foreignType(headers: Metadata): string | undefined {
   const type = headers.get('content-type')[0]?.toString();
-  return type?.startsWith('application/grpc') === true ? undefined : type;
+  return type?.startsWith('application/grpc') === true ? undefined : type && cutText(type, MAX_SERVER_TEXT);
 }
 
 function endError(
@@ -182,7 +189,7 @@ function endError(
 }
 
 function statusError({ code, details }: Pick<StatusObject, 'code' | 'details'>): Error {
-  return Object.assign(new Error(details), { code });
+  return Object.assign(new Error(cutText(details, MAX_SERVER_TEXT)), { code });
 }
 
 /**

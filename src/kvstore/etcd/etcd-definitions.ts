@@ -2,6 +2,9 @@ import { Etcd3 } from 'etcd3';
 import { KvstoreError } from '../session/errors.ts';
 import type { UnaryCall } from './etcd-connection.ts';
 
+/** Maximum size of an answer, which is decoded in one turn: a status or a token. */
+const MAX_ANSWER_BYTES = 1 << 20;
+
 /** The etcd services in use. */
 export type EtcdService = 'KV' | 'Watch' | 'Lease' | 'Maintenance' | 'Auth';
 
@@ -28,7 +31,11 @@ class EtcdDefinitions extends Etcd3 {
     });
     if (definition === undefined) throw new KvstoreError('internal', `unknown method ${service}.${method}`);
     const { path, requestSerialize, responseDeserialize } = definition;
-    const decode = (answer: Buffer): T => responseDeserialize(answer) as T; // as its definition declares
+    const decode = (answer: Buffer): T => {
+      if (answer.length > MAX_ANSWER_BYTES)
+        throw new KvstoreError('internal', `an answer to ${method} of ${answer.length} bytes`);
+      return responseDeserialize(answer) as T; // as its definition declares
+    };
     return { path, request: requestSerialize(payload), decode };
   }
 }

@@ -4,6 +4,9 @@ import { connectionFailure, foreignAnswer } from './connection-failure.ts';
 
 /** The text of grpc-js 1.14 if the server closes the connection with ENHANCE_YOUR_CALM. */
 const ENHANCE_YOUR_CALM = 'Bandwidth exhausted or memory limit exceeded';
+/** Maximum length of a text of a server in an error. A header list has up to 64 KiB, and a message 64 MiB. */
+export const MAX_SERVER_TEXT = 1_000;
+
 const TOO_MANY_REQUESTS = 'too many requests';
 const TOO_MANY_PINGS = 'closed the connection because of too many pings';
 

@@ -1,6 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import { processGate } from '../../base/node/process-gate.ts';
+import { cutText } from '../../base/show-value.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { isOneKey } from '../codec/key-range.ts';
@@ -23,14 +24,14 @@ import {
 import { checkEtcdConfig, type EtcdConfig } from './etcd-config.ts';
 import type { EtcdStream } from './etcd-connection.ts';
 import { EtcdEndpoint } from './etcd-endpoint.ts';
-import { etcdError, isTooManyRequests } from './etcd-errors.ts';
+import { etcdError, isTooManyRequests, MAX_SERVER_TEXT } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
 import { decodeLease, decodeRange, encodeLease, encodeLeaseGrant, encodeRange } from './messages.ts';
 import { decodeTxn, encodeTxn } from './txn-messages.ts';
 
 /** The answer of `Maintenance.Status`, as etcd3 decodes it. */
 interface GeneratedStatus {
-  readonly header: { readonly member_id: string };
+  readonly header: { readonly member_id: string } | null;
   readonly version: string;
   readonly leader: string;
   /** A missing leader, and active alarms. */
@@ -273,9 +274,11 @@ async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Pr
     return {
       endpoint: endpoint.address,
       healthy: answer.leader !== '0' && answer.errors.length === 0,
-      version: answer.version,
-      isLeader: answer.leader === answer.header.member_id,
-      ...(answer.errors.length > 0 && { error: answer.errors.map((error) => error.trim()).join(', ') }),
+      version: cutText(answer.version, MAX_SERVER_TEXT),
+      isLeader: answer.leader === answer.header?.member_id,
+      ...(answer.errors.length > 0 && {
+        error: cutText(answer.errors.map((error) => error.trim()).join(', '), MAX_SERVER_TEXT),
+      }),
     };
   } catch (error) {
     return { endpoint: endpoint.address, healthy: false, error: asKvstoreError(error).message };

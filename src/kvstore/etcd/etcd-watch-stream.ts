@@ -1,3 +1,4 @@
+import { cutText } from '../../base/show-value.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { watchedRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
@@ -12,7 +13,7 @@ import type {
 } from '../session/transport.ts';
 import type { EtcdStream } from './etcd-connection.ts';
 import type { EtcdEndpoint } from './etcd-endpoint.ts';
-import { codeOfMessage, etcdError } from './etcd-errors.ts';
+import { codeOfMessage, etcdError, MAX_SERVER_TEXT } from './etcd-errors.ts';
 import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer } from './messages.ts';
 
 // Events that are decoded and compared in one turn: about a millisecond.
@@ -226,7 +227,7 @@ export class EtcdWatchStream implements WatchStream {
       // Each access to the key of an event creates its text, so it is read for the message only.
       if (modRevision < this.#revision)
         throw new Error(
-          `an event of ${event.key} at revision ${modRevision} after revision ${this.#revision}`,
+          `an event of ${cutText(event.key, MAX_SERVER_TEXT)} at revision ${modRevision} after revision ${this.#revision}`,
         );
       this.#revision = modRevision;
     }

@@ -20,6 +20,7 @@ import type {
   TransportEvent,
 } from '../session/transport.ts';
 import { WireKeyValue } from '../session/wire-key-value.ts';
+import { MAX_SERVER_TEXT } from './etcd-errors.ts';
 
 /*
  * A handwritten codec for the range, watch and lease messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). Decoding
@@ -74,7 +75,7 @@ export function readHeader(reader: ProtoReader, end: number): ResponseHeader {
   let clusterID = '';
   let revision = 0;
   let raftTerm = 0;
-  while (reader.next(end)) {
+  for (let fields = 1; reader.next(end, fields); fields++) {
     if (reader.field === 1) clusterID = reader.uint64();
     else if (reader.field === 3) revision = reader.number();
     else if (reader.field === 4) raftTerm = reader.number();
@@ -94,7 +95,7 @@ function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
   let createRevision = 0;
   let modRevision = 0;
   let leaseAt = 0;
-  while (reader.next(end)) {
+  for (let fields = 1; reader.next(end, fields); fields++) {
     const { field } = reader;
     if (field === 1) {
       keyEnd = reader.open();
@@ -181,7 +182,7 @@ export interface WatchAnswer {
 function readEvent(reader: ProtoReader, end: number): TransportEvent {
   let deleted = false;
   let kv: WireKeyValue | undefined;
-  while (reader.next(end)) {
+  for (let fields = 1; reader.next(end, fields); fields++) {
     if (reader.field === 1) deleted = reader.number() === 1;
     else if (reader.field === 2) kv = readKeyValue(reader, reader.open());
     else reader.skip();
@@ -235,12 +236,9 @@ export class EventReader {
   }
 }
 
-/** Maximum number of fields of a watch response that are not events. etcd sends at most seven. */
-const MAX_WATCH_FIELDS = 1024;
-
 export function decodeWatch(buffer: Buffer): WatchAnswer {
   const reader = new ProtoReader(buffer);
-  let fields = 0;
+  let fields = 1;
   let header = NO_HEADER;
   let requested = false;
   let created = false;
@@ -248,15 +246,15 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
   let compactRevision = 0;
   let cancelReason = '';
   let fragment = false;
-  while (reader.next(buffer.length)) {
-    if (reader.field !== EVENT_FIELD && ++fields > MAX_WATCH_FIELDS)
-      throw new Error(`a watch response with more than ${MAX_WATCH_FIELDS} fields`);
+  // etcd sends at most seven fields that are not events.
+  while (reader.next(buffer.length, fields)) {
+    if (reader.field !== EVENT_FIELD) fields++;
     if (reader.field === 1) header = readHeader(reader, reader.open());
     else if (reader.field === 2) requested = reader.int64() === '-1';
     else if (reader.field === 3) created = reader.bool();
     else if (reader.field === 4) canceled = reader.bool();
     else if (reader.field === 5) compactRevision = reader.number();
-    else if (reader.field === 6) cancelReason = reader.text();
+    else if (reader.field === 6) cancelReason = reader.text(MAX_SERVER_TEXT);
     else if (reader.field === 7) fragment = reader.bool();
     else reader.skip();
   }
@@ -272,7 +270,7 @@ export function decodeLease(buffer: Buffer): { readonly lease: LeaseID; readonly
   const reader = new ProtoReader(buffer);
   let lease = '0';
   let ttlSeconds = 0;
-  while (reader.next(buffer.length)) {
+  for (let fields = 1; reader.next(buffer.length, fields); fields++) {
     if (reader.field === 2) lease = reader.int64();
     else if (reader.field === 3) ttlSeconds = Number(reader.int64());
     else reader.skip();

@@ -161,7 +161,7 @@ export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buff
 /** Returns the number of keys which an operation has deleted; 0 for a put. */
 function readDeleted(reader: ProtoReader, end: number): number {
   let deleted = 0;
-  while (reader.next(end))
+  for (let fields = 1; reader.next(end, fields); fields++)
     if (reader.field === 3) deleted = readDeleteResponse(reader, reader.open());
     else reader.skip();
   return deleted;
@@ -169,7 +169,7 @@ function readDeleted(reader: ProtoReader, end: number): number {
 
 function readDeleteResponse(reader: ProtoReader, end: number): number {
   let deleted = 0;
-  while (reader.next(end))
+  for (let fields = 1; reader.next(end, fields); fields++)
     if (reader.field === 2) deleted = reader.number();
     else reader.skip();
   return deleted;
@@ -180,7 +180,7 @@ export function decodeTxn(buffer: Buffer): TxnResponse {
   let header: TxnResponse['header'] = { clusterID: '', revision: 0, raftTerm: 0 };
   let succeeded = false;
   let deleted = 0;
-  while (reader.next(buffer.length)) {
+  for (let fields = 1; reader.next(buffer.length, fields); fields++) {
     if (reader.field === 1) header = readHeader(reader, reader.open());
     else if (reader.field === 2) succeeded = reader.bool();
     else if (reader.field === 3) deleted += readDeleted(reader, reader.open());

@@ -7,6 +7,7 @@ import { STREAM_ENDED } from '../../../src/kvstore/etcd/connection-failure.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { etcdDeadlineError, etcdError } from '../../../src/kvstore/etcd/etcd-errors.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { freePort } from '../../base/support/free-port.ts';
 import { FakeServer } from './support/fake-server.ts';
 
@@ -271,6 +272,54 @@ it('an endpoint with an alarm is unhealthy, and its alarm is named (regression: 
   expect(await transport.endpoints()).toMatchObject([
     { healthy: false, isLeader: true, error: alarm.trim() },
   ]);
+});
+
+it('long texts of a server are cut in errors and in the status of endpoints (regression: 64 KiB in each status and log line)', async () => {
+  const long = 'x'.repeat(60_000);
+  const [transport] = await transportTo((stream) => {
+    stream.respond(
+      {
+        ':status': 200,
+        'content-type': 'application/grpc',
+        'grpc-status': status.UNAVAILABLE,
+        'grpc-message': long,
+      },
+      { endStream: true },
+    );
+  });
+  for (const call of [transport.range(keyRange('a')), transport.keepLeaseAlive('1')]) {
+    const error = await call.catch((thrown: unknown) => thrown as KvstoreError);
+    expect(error).toBeInstanceOf(KvstoreError);
+    const { message: text, cause } = error as KvstoreError;
+    expect(text.length).toBeLessThan(1_100);
+    expect((cause as Error).message).toHaveLength(1_000);
+  }
+  const [{ error: shown = '' } = {}] = await transport.endpoints();
+  expect(shown.length).toBeLessThan(1_100);
+});
+
+it('the version and the alarms of an endpoint are cut (regression: texts of 64 MiB in the status)', async () => {
+  const long = Buffer.alloc(10_000, 'x');
+  const answer = message(bytesField(2, long), numberField(4, 7), bytesField(8, long));
+  const server = new FakeServer({ status: () => answer });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  onTestFinished(async () => {
+    await transport.close();
+    server.stop();
+  });
+  const [{ version = '', error = '' } = {}] = await transport.endpoints();
+  expect([version.length, error.length]).toEqual([1_000, 1_000]);
+});
+
+it('a status of more than 1 MiB is not decoded (regression: 64 MiB in one turn)', async () => {
+  const server = new FakeServer({ status: () => message(bytesField(2, Buffer.alloc(1 << 20))) });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  onTestFinished(async () => {
+    await transport.close();
+    server.stop();
+  });
+  const error = 'an answer to status of 1048580 bytes';
+  expect(await transport.endpoints()).toMatchObject([{ healthy: false, error }]);
 });
 
 it.each(['127.0.0.1', '[::1]'])(

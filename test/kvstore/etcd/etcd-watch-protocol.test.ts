@@ -151,6 +151,20 @@ it('a watch that the server cancels or ends names its endpoint (regression: no e
   ]);
 });
 
+it('the reason of a canceled watch and the key of an event are cut in messages (regression: up to 64 MiB)', async () => {
+  const long = Buffer.alloc(100_000, 'x');
+  const [canceled = ''] = await received(message(HEADER, boolField(4, true), bytesField(6, long)));
+  expect(canceled).toMatch(/canceled the watch: x+$/);
+  expect(canceled.length).toBeLessThan(1_100);
+  const lines = await received(
+    CREATED,
+    message(HEADER, event('p/a', 20)),
+    message(HEADER, event(`p/${long}`, 15)),
+  );
+  expect(lines.at(-1)).toMatch(/an event of p\/x+… at revision 15 after/);
+  expect(lines.at(-1)?.length).toBeLessThan(1_200);
+});
+
 it('a revision of many events is delivered in slices, of which the last one is marked complete', async () => {
   const events = Array.from({ length: 1100 }, (_, i) => event(`p/${i}`, i < 50 ? 20 : 21));
   const lines = await received(

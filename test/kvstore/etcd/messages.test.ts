@@ -5,6 +5,7 @@ import protobuf from 'protobufjs';
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { bytesField, message } from '../../../src/kvstore/codec/proto-writer.ts';
 import {
   decodeLease,
   decodeRange,
@@ -251,6 +252,16 @@ describe('answers, against protobufjs', () => {
     );
     const events = Buffer.alloc(4 * 5000, Buffer.from([0x5a, 2, 0x12, 0]));
     expect(decodeWatch(events).events.takeEvents()).toHaveLength(5000);
+  });
+
+  it('a header, key, event or lease of many fields is rejected (regression: 64 MiB of them in one turn)', async () => {
+    const junk = Buffer.alloc(2 * 1025, Buffer.from([0x78, 1]));
+    const error = 'more than 1024 fields';
+    const kv = message(bytesField(2, junk));
+    await expect(decodeRange(message(bytesField(1, junk)))).rejects.toThrow(error);
+    await expect(decodeRange(kv)).rejects.toThrow(error);
+    for (const event of [kv, junk]) expect(() => decodeWatch(message(bytesField(11, event)))).toThrow(error);
+    expect(() => decodeLease(junk)).toThrow(error);
   });
 
   it('an answer without fields has none', async () => {

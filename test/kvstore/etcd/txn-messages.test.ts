@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import protobuf from 'protobufjs';
 import { describe, expect, it } from 'vitest';
 import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { bytesField, message } from '../../../src/kvstore/codec/proto-writer.ts';
 import { decodeTxn, encodeTxn } from '../../../src/kvstore/etcd/txn-messages.ts';
 import type { Compare, WriteOperation } from '../../../src/kvstore/session/transport.ts';
 
@@ -137,5 +138,12 @@ describe('a transaction, against protobufjs', () => {
         });
       }),
     );
+  });
+
+  it('is rejected if its answer, or a part of it, has many fields (regression: 64 MiB of them in one turn)', () => {
+    const junk = Buffer.alloc(2 * 1025, Buffer.from([0x78, 1]));
+    const response = message(bytesField(3, junk));
+    for (const answer of [junk, response, message(bytesField(3, response))])
+      expect(() => decodeTxn(answer)).toThrow('more than 1024 fields');
   });
 });
