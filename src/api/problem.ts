@@ -39,6 +39,7 @@ const PROBLEMS = {
   'request-timeout': [408, 'Request timeout'],
   expired: [410, 'Expired'],
   'not-retained': [410, 'Time not recorded'],
+  'length-required': [411, 'Content-Length required'],
   'body-too-large': [413, 'Body too large'],
   'unsupported-media-type': [415, 'Unsupported media type'],
   'too-many': [429, 'Too many requests'],

@@ -189,7 +189,8 @@ function endError(
 }
 
 function statusError({ code, details }: Pick<StatusObject, 'code' | 'details'>): Error {
-  return Object.assign(new Error(cutText(details, MAX_SERVER_TEXT)), { code });
+  // If grpc-js cannot decompress an answer, the status has no details.
+  return Object.assign(new Error(details && cutText(details, MAX_SERVER_TEXT)), { code });
 }
 
 /**
