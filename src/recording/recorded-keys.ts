@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { pipeline, type Readable } from 'node:stream';
+import { pipeline, Readable } from 'node:stream';
 import { constants, createGunzip } from 'node:zlib';
 import { messageOf } from '../base/failure.ts';
 import type { Rejection } from '../base/rejection.ts';
@@ -103,6 +103,20 @@ const TAPE_EVENT = /^\{"seq":\d+,"ms":\d+,"ev":"([a-z]+)"/;
 /** The `ev` of the lines of a tape that delete a key. */
 const DELETES: ReadonlySet<string> = new Set(['delete', 'sweep']);
 
+/** Maximum length of a line: half of that of a string. A response of etcdctl is one line. */
+const MAX_LINE_LENGTH = 1 << 28;
+
+/** Yields the chunks of a text. Throws if a line is too long, because `readline` joins its chunks in an event. */
+async function* withLimitedLines(chunks: AsyncIterable<string>): AsyncGenerator<string, void, void> {
+  let length = 0;
+  for await (const chunk of chunks) {
+    const end = chunk.lastIndexOf('\n');
+    length = end < 0 ? length + chunk.length : chunk.length - end - 1;
+    if (length > MAX_LINE_LENGTH) throw new Error(`a line has more than ${MAX_LINE_LENGTH} characters`);
+    yield chunk;
+  }
+}
+
 /** Returns the text of a file, decompressed if its name ends in `.gz`. A compressed file may be cut off. */
 function textOf(path: string): Readable {
   const file = createReadStream(path);
@@ -124,7 +138,7 @@ export async function* readRecordedKeys(
   onReject: (rejection: Rejection) => void,
   local: string,
 ): AsyncGenerator<RecordedKey, void, void> {
-  const input = textOf(path);
+  const input = Readable.from(withLimitedLines(textOf(path)));
   let number = 0;
   try {
     for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {

@@ -1,4 +1,6 @@
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import type { Rejection } from '../../src/base/rejection.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
@@ -126,6 +128,14 @@ describe('a recorded mesh', () => {
     const reading = readRecordedKeys(path, () => {}, 'own').next();
     await expect(reading).rejects.toThrow(InputError);
     await expect(readRecordedKeys(path, () => {}, 'own').next()).rejects.toThrow(`--load ${path}: ${advice}`);
+  });
+
+  it('with a line that fits into no string is an error (regression: the process ended with a RangeError)', async () => {
+    const path = join(temporaryFolder({}), 'bomb.jsonl.gz');
+    writeFileSync(path, Buffer.concat(new Array<Buffer>(600).fill(gzipSync(Buffer.alloc(1 << 20, 'a')))));
+    await expect(readRecordedKeys(path, () => {}, 'own').next()).rejects.toThrow(
+      `--load ${path}: a line has more than 268435456 characters`,
+    );
   });
 });
 
