@@ -5,6 +5,10 @@ import { EXIT, OUTPUT_CLOSED } from './io.ts';
 import { exitSoon, LogOutput, ProcessOutput } from './process-output.ts';
 import { runCommand } from './program.ts';
 
+// When grpc-js is loaded, it reads its log level. By default, it writes header values of a server to stderr, unescaped
+// and without a limit.
+process.env['GRPC_NODE_VERBOSITY'] ??= process.env['GRPC_VERBOSITY'] ?? 'NONE';
+
 /** Commands that reload their settings on SIGHUP, except with `--once`. Their command `status` does not. */
 const RELOADING = new Set(['agent', 'operator', 'kvstoremesh']);
 

@@ -1,6 +1,7 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync } from 'node:fs';
+import { createServer as createHttp2Server } from 'node:http2';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -332,4 +333,19 @@ describe('SIGHUP', () => {
       expect(existsSync(socket)).toBe(false);
     }
   });
+});
+
+it('writes no header of a server to stderr (regression: control characters of an etcd, outside of the log)', async () => {
+  const server = createHttp2Server().on('stream', (stream) => {
+    const headers = { ':status': 200, 'content-type': 'application/grpc', 'x-a': '\u009b31m' };
+    stream.respond({ ...headers, 'grpc-status': 7 }, { endStream: true });
+  });
+  onTestFinished(() => void server.close());
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const folder = temporaryFolder({ far: `endpoints: ["http://127.0.0.1:${port}"]` });
+  const { child, output } = start('clustermesh', 'troubleshoot', '--clustermesh-config', folder);
+  await once(child, 'close');
+  expect(output().stdout).toContain('cluster far');
+  expect(output().stderr).toBe('');
 });
