@@ -129,8 +129,9 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
 
     it('ends a watch regularly after its time, with a bookmark before it if the kind has changed', async () => {
       const { metadata } = await list('limit=1');
+      // Long enough for the create on a busy machine: a change in the last second has no bookmark.
       const watched = watch(
-        `resourceVersion=${metadata.resourceVersion}&timeoutSeconds=3&allowWatchBookmarks=true`,
+        `resourceVersion=${metadata.resourceVersion}&timeoutSeconds=6&allowWatchBookmarks=true`,
       );
       const { metadata: created } = await maps.create('bookmarked');
       const events = await watched;
