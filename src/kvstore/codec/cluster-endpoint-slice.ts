@@ -12,10 +12,10 @@ import {
 import { type Decoded, decodeInSteps, decodeWith, type RejectField, rejectInput } from '../../net/fields.ts';
 import { PORT_PROTOCOLS, PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
 import { canonicalAddress, MAX_CLUSTER_ID } from '../../net/prefix.ts';
-import { bytesOfText, textOfBytes } from './bytes.ts';
+import { textOfBytes } from './bytes.ts';
 import { compareKeys } from './key-range.ts';
+import { MessageWriter } from './message-writer.ts';
 import { LENGTH_DELIMITED, ProtoError, ProtoReader, VARINT } from './proto-reader.ts';
-import { bytesField, type EncodedField, int64Field, message } from './proto-writer.ts';
 import { type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
 import { compressZstd, decompressZstd } from './zstd/zstd.ts';
 import { readZstdFrame } from './zstd/zstd-frame.ts';
@@ -336,53 +336,54 @@ export function endpointSliceSize(value: Uint8Array): number {
   return frame.ok ? frame.value.maxSize : value.length;
 }
 
-/** Returns the field of a text; nothing if it is undefined. */
-const textField = (field: number, value: string | undefined): EncodedField =>
-  value === undefined ? [] : bytesField(field, bytesOfText(value));
-
-/** Returns the field of a number or boolean. Unlike in proto3, 0 and false are not omitted. */
-const varintField = (field: number, value: number | boolean | undefined): EncodedField =>
-  value === undefined ? [] : int64Field(field, String(Number(value)));
-
-/** Returns the entries of a map of strings, sorted by key as Cilium does. */
-function mapFields(field: number, map: ReadonlyMap<string, string>): EncodedField[] {
-  return [...map]
-    .sort(([a], [b]) => compareKeys(a, b))
-    .map(([key, value]) => bytesField(field, message(textField(1, key), textField(2, value))));
+/** Writes the entries of a map of strings, sorted by key as Cilium does. */
+function writeMap(writer: MessageWriter, field: number, map: ReadonlyMap<string, string>): void {
+  for (const [key, value] of [...map].sort(([a], [b]) => compareKeys(a, b)))
+    writer.message(field, () => {
+      writer.text(1, key);
+      writer.text(2, value);
+    });
 }
 
-function writeEndpoint(endpoint: SliceEndpoint, addressType: SliceAddressType): Uint8Array {
+function writeEndpoint(writer: MessageWriter, endpoint: SliceEndpoint, addressType: SliceAddressType): void {
   const { addresses, conditions, hostname, deprecatedTopology, nodeName, zone, forZones } = endpoint;
   const { ready, serving, terminating } = conditions;
-  const zones = forZones.map((name) => bytesField(1, message(textField(1, name))));
-  return message(
-    ...addresses.map((address) => textField(1, addressIn(addressType, address))),
-    bytesField(2, message(varintField(1, ready), varintField(2, serving), varintField(3, terminating))),
-    textField(3, hostname),
-    ...mapFields(5, deprecatedTopology),
-    textField(6, nodeName),
-    textField(7, zone),
-    zones.length === 0 ? [] : bytesField(8, message(...zones)),
-  );
+  for (const address of addresses) writer.text(1, addressIn(addressType, address));
+  writer.message(2, () => {
+    writer.varint(1, ready);
+    writer.varint(2, serving);
+    writer.varint(3, terminating);
+  });
+  writer.text(3, hostname);
+  writeMap(writer, 5, deprecatedTopology);
+  writer.text(6, nodeName);
+  writer.text(7, zone);
+  if (forZones.length === 0) return;
+  writer.message(8, () => {
+    for (const name of forZones) writer.message(1, () => writer.text(1, name));
+  });
 }
 
-function writePort({ name, protocol, port }: SlicePort): Uint8Array {
-  return message(textField(1, name), textField(2, protocolName(protocol)), varintField(3, port));
+function writePort(writer: MessageWriter, { name, protocol, port }: SlicePort): void {
+  writer.text(1, name);
+  writer.text(2, protocolName(protocol));
+  writer.varint(3, port);
 }
 
 /** Returns the same message as Cilium, without compression. */
 export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Array {
-  return message(
-    textField(1, slice.cluster),
-    varintField(2, slice.clusterID),
-    textField(3, slice.namespace),
-    textField(4, slice.name),
-    ...mapFields(5, slice.labels),
-    ...mapFields(6, slice.annotations),
-    textField(7, slice.addressType),
-    ...slice.endpoints.map((endpoint) => bytesField(8, writeEndpoint(endpoint, slice.addressType))),
-    ...slice.ports.map((port) => bytesField(9, writePort(port))),
-  );
+  const writer = new MessageWriter();
+  writer.text(1, slice.cluster);
+  writer.varint(2, slice.clusterID);
+  writer.text(3, slice.namespace);
+  writer.text(4, slice.name);
+  writeMap(writer, 5, slice.labels);
+  writeMap(writer, 6, slice.annotations);
+  writer.text(7, slice.addressType);
+  for (const endpoint of slice.endpoints)
+    writer.message(8, () => writeEndpoint(writer, endpoint, slice.addressType));
+  for (const port of slice.ports) writer.message(9, () => writePort(writer, port));
+  return writer.written;
 }
 
 /**

@@ -1,8 +1,8 @@
 import { LENGTH_DELIMITED, VARINT } from './proto-reader.ts';
 
 /*
- * The parts of protobuf that requests to etcd and endpoint slices need. Messages are short, so clarity matters more
- * than speed.
+ * The parts of protobuf that requests to etcd need. Messages are short, so clarity matters more than speed. Large ones
+ * are written by `MessageWriter`.
  */
 
 export type EncodedField = readonly number[] | Uint8Array;

@@ -1,4 +1,5 @@
 import { bytesOfKey } from '../codec/bytes.ts';
+import { varintSize, writeVarint } from '../codec/message-writer.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
 import { bytesField, int64Field, message, numberField } from '../codec/proto-writer.ts';
 import type { Compare, LeaseID, TxnRequest, TxnResponse, WriteOperation } from '../session/transport.ts';
@@ -58,12 +59,6 @@ function encodeCompare(compare: Compare): Buffer {
   );
 }
 
-function varintSize(value: number): number {
-  let size = 1;
-  for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 0x80)) size++;
-  return size;
-}
-
 /** Returns the size of a length-delimited field whose tag has one byte. */
 const fieldSize = (length: number): number => 1 + varintSize(length) + length;
 
@@ -100,14 +95,6 @@ function operationOf(write: WriteOperation, encodeLease: (lease: LeaseID) => Uin
   return write.op === 'put'
     ? newOperation(PUT_TAG, encodableOf(write.key), write.value, encodeLease(write.lease))
     : newOperation(DELETE_TAG, encodableOf(write.range.start), encodableOf(write.range.end));
-}
-
-function writeVarint(buffer: Buffer, value: number, start: number): number {
-  let at = start;
-  let rest = value;
-  for (; rest >= 0x80; rest = Math.floor(rest / 0x80)) buffer[at++] = (rest % 0x80) | 0x80;
-  buffer[at++] = rest;
-  return at;
 }
 
 function writeBytes(buffer: Buffer, tag: number, bytes: Encodable, start: number): number {
