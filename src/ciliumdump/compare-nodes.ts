@@ -1,3 +1,4 @@
+import { ascending } from '../base/sorted-map.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
 import type { ListedNode } from './node-list.ts';
 import type { SourceState } from './source-state.ts';
@@ -47,21 +48,41 @@ export interface NodePods {
   readonly podCIDR: string;
 }
 
+/** A pod CIDR that lies in pod CIDRs of other nodes. */
+export interface PodOverlap {
+  readonly inner: NodePods;
+  /** The smallest CIDR of another node that contains it, or is equal. */
+  readonly outer: NodePods;
+  /** Number of further CIDRs of other nodes that contain it. */
+  readonly more: number;
+}
+
 /**
- * Yields the pairs of different nodes whose pod CIDRs overlap, in the order of CIDRs. Costs n log n, plus the number of
- * pairs, which is quadratic if all nodes have the same CIDR; so the pairs are not stored.
+ * Yields each pod CIDR that overlaps an equal or larger one of another node, in the order of CIDRs. Costs n log n, also
+ * if all nodes have the same CIDR, which are quadratically many pairs.
  */
-export function* overlappingPods(
-  all: Iterable<NodePods>,
-): Generator<readonly [NodePods, NodePods], void, void> {
+export function* overlappingPods(all: Iterable<NodePods>): Generator<PodOverlap, void, void> {
   const sorted = Array.from(all, (pods) => ({ pods, prefix: Prefix.parse(pods.podCIDR) }))
     .flatMap(({ pods, prefix }) => (prefix === undefined ? [] : { pods, prefix }))
-    .sort((a, b) => comparePrefixes(a.prefix, b.prefix));
+    .sort((a, b) => comparePrefixes(a.prefix, b.prefix) || ascending(a.pods.node, b.pods.node));
   // Each prefix in `outer` contains the next one. A prefix that does not contain the current one contains no later one.
   const outer: typeof sorted = [];
+  /** Number of prefixes in `outer` by node. */
+  const counts = new Map<string, number>();
+  const count = (node: string): number => counts.get(node) ?? 0;
   for (const current of sorted) {
-    while (outer.length > 0 && outer.at(-1)?.prefix.contains(current.prefix) !== true) outer.pop();
-    for (const { pods } of outer) if (pods.node !== current.pods.node) yield [pods, current.pods];
+    const { node } = current.pods;
+    let last = outer.at(-1);
+    for (; last !== undefined && !last.prefix.contains(current.prefix); last = outer.at(-1)) {
+      outer.pop();
+      counts.set(last.pods.node, count(last.pods.node) - 1);
+    }
+    if (last?.pods.node === node && comparePrefixes(last.prefix, current.prefix) === 0) continue;
+    // The node's own prefixes at the end differ in length, so that there are at most 128.
+    const nearest = outer.findLast(({ pods }) => pods.node !== node);
+    if (nearest !== undefined)
+      yield { inner: current.pods, outer: nearest.pods, more: outer.length - count(node) - 1 };
     outer.push(current);
+    counts.set(node, count(node) + 1);
   }
 }

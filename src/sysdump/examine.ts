@@ -420,9 +420,10 @@ class Sysdump {
     const localPods = Array.from(sources.nodes, ([node, { podCIDRs }]) =>
       podCIDRs.map((podCIDR) => ({ node, podCIDR })),
     );
-    for (const [a, b] of overlappingPods([...localPods.flat(), ...remotePods])) {
-      const text = `${a.podCIDR} of ${a.node} and ${b.podCIDR} of ${b.node}`;
-      this.#findings.add({ kind: 'overlapping-pod-cidrs', subject: b.podCIDR, text });
+    for (const { inner, outer, more } of overlappingPods([...localPods.flat(), ...remotePods])) {
+      const others = more === 0 ? '' : `, and ${counted(more, 'other')}`;
+      const text = `${outer.podCIDR} of ${outer.node} and ${inner.podCIDR} of ${inner.node}${others}`;
+      this.#findings.add({ kind: 'overlapping-pod-cidrs', subject: inner.podCIDR, text });
     }
   }
 
