@@ -136,7 +136,7 @@ export class KeptTable<Item> implements Disposable {
     this.#context = context;
     const { clock, random, nextTurn, whenDeletesAllowed: whenAllowed } = context;
     this.#retries = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#markRetries() });
-    const allow = (keys: Iterable<string>): void => this.#queueDeletes(keys);
+    const allow = (key: string): void => this.#queueDelete(key);
     if (whenAllowed !== undefined)
       this.#waiting = new WaitingDeletes({ clock, nextTurn, whenAllowed, allow });
   }
@@ -392,9 +392,9 @@ export class KeptTable<Item> implements Disposable {
     else this.#waiting.add(key);
   }
 
-  /** Queues deletes whose wait has ended. */
-  #queueDeletes(keys: Iterable<string>): void {
-    for (const key of keys) this.#deletes.set(key, this.#orderOf(key));
+  /** Queues a delete whose wait has ended. */
+  #queueDelete(key: string): void {
+    this.#deletes.set(key, this.#orderOf(key));
     this.#schedule();
   }
 

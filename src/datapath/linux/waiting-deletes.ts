@@ -2,14 +2,16 @@ import type { Clock, Timer } from '../../base/clock.ts';
 
 /** Delay of the next call of `whenAllowed` after it rejected. */
 const RETRY_MS = 1000;
+/** Number of keys that are passed on in a turn of the event loop. */
+const KEYS_PER_TURN = 1024;
 
 export interface WaitingDeletesOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly nextTurn: (callback: () => void) => unknown;
   /** Resolves when the deletes due now are allowed. If it rejects, it is called again. */
   readonly whenAllowed: () => Promise<void>;
-  /** Receives the keys whose wait has ended. */
-  readonly allow: (keys: Iterable<string>) => void;
+  /** Receives each key whose wait has ended. */
+  readonly allow: (key: string) => void;
 }
 
 /** A wait until deletes are allowed. */
@@ -92,17 +94,32 @@ export class WaitingDeletes implements Disposable {
   #wait(running: Wait): void {
     const { clock, whenAllowed } = this.#options;
     whenAllowed().then(
-      () => this.#end(running),
+      () => this.#passOn(running),
       () => {
         if (!this.#isClosed) this.#timer = clock.after(RETRY_MS, () => this.#wait(running));
       },
     );
   }
 
+  /** Passes on the keys of a wait that has ended, in several turns. A key counts as waiting until then. */
+  #passOn(running: Wait, keys: Iterator<string> = running.keys.values()): void {
+    const { allow, nextTurn } = this.#options;
+    if (this.#isClosed) return;
+    for (let count = 0; count < KEYS_PER_TURN; count++) {
+      const { done, value } = keys.next();
+      if (done === true) {
+        this.#end(running);
+        return;
+      }
+      running.keys.delete(value);
+      allow(value);
+    }
+    nextTurn(() => this.#passOn(running, keys));
+  }
+
   #end(running: Wait): void {
     this.#running = undefined;
     this.#isStarted = false;
-    this.#options.allow(running.keys);
     resolveWaiters(running);
     if (this.#planned.keys.size === 0) resolveWaiters(this.#planned); // its keys were deleted
     this.#start();

@@ -155,6 +155,35 @@ describe('a kept table', () => {
     },
   );
 
+  it('queues few deletes in a turn when their wait ends (regression: all in one turn)', async () => {
+    const keys = Array.from({ length: 5000 }, (_, at) => `k${at}`);
+    const wanted = Object.fromEntries(keys.map((key) => [key, '1']));
+    let allow = (): void => {};
+    const allowed = new Promise<void>((resolve) => {
+      allow = resolve;
+    });
+    const { table, turns, kept, set } = setUp(wanted, wanted, { whenDeletesAllowed: () => allowed });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    for (const key of keys) set(key, undefined);
+    await turns.settle();
+    let { waiting } = kept.status();
+    expect(waiting).toBe(5000);
+    let isOver = false;
+    void kept.flushed().then(() => {
+      isOver = true;
+    });
+    allow();
+    while (!isOver) {
+      await turns.turn();
+      const next = kept.status();
+      expect(waiting - next.waiting).toBeLessThanOrEqual(2048);
+      expect(next.pending).toBe(table.there.size);
+      waiting = next.waiting;
+    }
+    expect([waiting, table.there.size]).toEqual([0, 0]);
+  });
+
   it('marks few keys in a turn for allowed deletes and for a repair (regression: all in one turn)', async () => {
     const keys = Array.from({ length: 3000 }, (_, at) => `k${at}`);
     const { table, desired, turns, kept } = setUp(Object.fromEntries(keys.map((key) => [key, '1'])));
