@@ -276,6 +276,17 @@ describe('the mesh map', () => {
     expect(boxes).toEqual([[], []]);
   });
 
+  it('shows names of 32 characters completely, and both ends of longer ones (regression: the first 19 only)', async () => {
+    const model = new MeshModel();
+    const names = ['production-in-frankfurt-am-main1', 'production-in-frankfurt-am-main2'];
+    const long = 'a-name-that-no-cluster-of-cilium-may-have-because-it-is-too-long';
+    model.clusters = [...names, long].map((name, at) => clusterDocument(name, { local: at === 0 }));
+    const { page } = await open('', { model });
+    await page.waitForSelector('.mesh .node');
+    const shown = await page.locator('.mesh .name').allTextContents();
+    expect(shown.sort()).toEqual(['a-name-that-no-…e-it-is-too-long', ...names].sort());
+  });
+
   it('draws eight of 255 clusters, those with problems first, and the others as marks', async () => {
     const model = new MeshModel();
     model.clusters = Array.from({ length: 255 }, (_, id) =>

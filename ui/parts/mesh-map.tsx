@@ -9,6 +9,11 @@ import type { Tone } from './marks.tsx';
 /** Size of the box of a cluster. */
 const BOX = { width: 200, height: 105 };
 
+/** Maximum length of a name in the usual size. */
+const NAME_LENGTH = 20;
+/** Maximum length of a name in the small size: that of cluster names of Cilium. */
+const MAX_NAME_LENGTH = 32;
+
 /** Vertical space between two boxes. In one column, the links need more of it. */
 const GAP = 22;
 const COLUMN_GAP: number = 1.6 * GAP;
@@ -48,6 +53,11 @@ interface Layout {
 
 const SHAPES: Readonly<Record<Tone, string>> = { good: '●', warn: '■', bad: '▲', idle: '▲' };
 
+/** Returns a name that fits into a box in the small size. Keeps both ends, because names often begin equally. */
+function shortName(name: string): string {
+  return name.length > MAX_NAME_LENGTH ? `${name.slice(0, 15)}…${name.slice(-16)}` : name;
+}
+
 /** A cluster as a box, which is a link to its card. `text`: replaces the counts of its objects. */
 function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string | undefined }): VNode {
   const { name, local, keys, revision, p99Ms } = cluster;
@@ -58,9 +68,10 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
   return (
     <a href={addressOf('cluster', name)} class={`node ${local ? 'local' : ''} ${tone}`}>
       <rect x={x} y={y} width={BOX.width} height={BOX.height} rx="8" />
-      <text class="name" x={x + 11} y={y + 23}>
-        {name.length > 20 ? `${name.slice(0, 19)}…` : name}
+      <text class={name.length > NAME_LENGTH ? 'name long' : 'name'} x={x + 11} y={y + 23}>
+        {shortName(name)}
       </text>
+      {shortName(name) !== name && <title>{name}</title>}
       <text class={`small ${tone}`} x={x + 11} y={y + 42}>
         {SHAPES[tone]} {stateText(cluster)}
       </text>
