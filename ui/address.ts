@@ -35,8 +35,13 @@ function decoded(text: string): string {
   }
 }
 
+/** The last parsed address. A table has hundreds of links, which all need it. */
+let parsed: { readonly hash: string; readonly address: Address } | undefined;
+
 function currentAddress(): Address {
-  return parseAddress(location.hash);
+  const { hash } = location;
+  if (parsed?.hash !== hash) parsed = { hash, address: parseAddress(hash) };
+  return parsed.address;
 }
 
 /** Returns the moment of the whole page; empty: the present. */

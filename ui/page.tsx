@@ -92,8 +92,9 @@ function Page(): VNode {
   }, [status]);
   const address = useAddress();
   useEffect(() => scrollTo(0, 0), [address.view, address.name]);
+  const shared = useMemo(() => ({ feed, status }), [feed, status]);
   return (
-    <SharedContext.Provider value={{ feed, status }}>
+    <SharedContext.Provider value={shared}>
       <Header address={address} />
       <Main address={address} />
     </SharedContext.Provider>

@@ -64,6 +64,7 @@ export class Terminal {
 
 // Control characters (C0 and C1), bidirectional marks and overrides. An untrusted name must not control the terminal.
 const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+const UNSAFE_TEXT = new RegExp(UNSAFE.source, 'u');
 
 /** Returns untrusted text with all characters that could control a terminal as escapes. */
 export function printable(text: string): string {
@@ -71,7 +72,7 @@ export function printable(text: string): string {
 }
 
 export function printableLines(text: string): string {
-  return text.split('\n').map(printable).join('\n');
+  return UNSAFE_TEXT.test(text) ? text.split('\n').map(printable).join('\n') : text;
 }
 
 /**

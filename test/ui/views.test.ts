@@ -312,8 +312,8 @@ describe('lists', () => {
     const { page, show } = await open('#/services', { model });
     for (const view of ['services', 'nodes']) {
       await show(`#${view}`);
-      await page.getByText('250 of 1,100').click();
-      await until('more are shown', async () => (await page.locator('tbody tr').count()) === 500);
+      await page.getByText('100 of 1,100').click();
+      await until('more are shown', async () => (await page.locator('tbody tr').count()) === 200);
       const name = page.getByRole('columnheader').first().getByRole('button');
       await name.click();
       await name.click();
@@ -485,8 +485,8 @@ describe('the cards of services and nodes', () => {
     model.history.recordDocument('service', 'shop/web', 'own', { before: { backends }, after: { backends } });
     const { page } = await open('#/service/shop/web', { model });
     const table = page.getByRole('region', { name: 'Table of backends' });
-    await page.getByText('250 of 6,000').waitFor();
-    expect(await table.locator('tbody tr').count()).toBe(250);
+    await page.getByText('100 of 6,000').waitFor();
+    expect(await table.locator('tbody tr').count()).toBe(100);
     await page.getByText('6,000 backends changed').waitFor();
   });
 

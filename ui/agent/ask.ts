@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ProblemDocument } from '../../src/api/problem.ts';
+import { shareEqual } from './share-equal.ts';
 import { fetchAgent } from './token.tsx';
 
 /** The last answer: a document, a problem, or undefined while loading. */
@@ -73,7 +74,7 @@ const RETRY_MS = 3_000;
 /**
  * Returns the last answer of `read` for `name`. Reads immediately when `name` changes. When `version` changes, reads
  * after the current read and its pause. If there is no answer, the last one is kept, and the read is repeated. If
- * `name` is undefined, nothing is read.
+ * `name` is undefined, nothing is read. Equal parts of successive answers are the same objects.
  */
 export function useRead<T>(
   name: string | undefined,
@@ -96,7 +97,11 @@ export function useRead<T>(
       (error: Error) => [{ name, problem: error.message }, error instanceof NoAnswer] as const,
     );
     if (ended.signal.aborted) return;
-    setState((before) => (isUnanswered && before.name === name ? { ...before, ...answer } : answer));
+    setState((before) => {
+      if (before.name !== name) return answer;
+      if (isUnanswered) return { ...before, ...answer };
+      return 'document' in answer ? { name, document: shareEqual(before.document, answer.document) } : answer;
+    });
     const pauseMs = isUnanswered ? RETRY_MS : PAUSE_FACTOR * (performance.now() - startedAt);
     setTimeout(() => {
       if (running.current !== ended) return;

@@ -2,6 +2,7 @@ import type { VNode } from 'preact';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { durationText } from '../../src/base/show-value.ts';
 import { agentNow } from '../agent/clock.ts';
+import { useShared } from '../agent/live.ts';
 import { Mark, type Tone } from './marks.tsx';
 import { type Column, NONE } from './table.tsx';
 
@@ -67,6 +68,18 @@ export function lagText({ ready, knownAt, queuedBytes = 0 }: ClusterDocument): s
   if (knownAt !== undefined) return `${sinceText(knownAt)} behind`;
   if (queuedBytes > 0) return `${bytesText(queuedBytes)} waiting`;
   return ready ? 'no lag' : '';
+}
+
+/** The duration since a time of the agent, rendered again with each status. */
+export function Since({ time }: { time: string }): VNode {
+  useShared();
+  return <>{sinceText(time)}</>;
+}
+
+/** The lag of a cluster, rendered again with each status. */
+export function Lag({ cluster }: { cluster: ClusterDocument }): VNode {
+  useShared();
+  return <>{lagText(cluster) || NONE}</>;
 }
 
 /** The state of a cluster as a mark. */

@@ -73,7 +73,7 @@ export function Listing<T>({
 }
 
 /** Number of rows shown at first, and added by each click. */
-const ROWS_PER_STEP = 250;
+const ROWS_PER_STEP = 100;
 
 /** A table of many rows. It shows the first ones, and a button for more. */
 export function LongTable<T>({

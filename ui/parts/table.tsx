@@ -1,10 +1,15 @@
 import type { ComponentChildren, VNode } from 'preact';
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
+import { useMoment } from '../agent/live.ts';
 import { compareNames, countText } from '../format.ts';
 
 /** A column of a {@link Table}. */
 export interface Column<T> {
   readonly name: string;
+  /**
+   * Returns the content of a cell. It is called again only for another row object, so a text that depends on the time
+   * must be a component.
+   */
   readonly cell: (row: T) => ComponentChildren;
   /** Value to sort by. If undefined, the column cannot be sorted. */
   readonly by?: (row: T) => string | number;
@@ -59,8 +64,9 @@ export function Table<T>({
   className?: string;
 }): VNode {
   const [order, setOrder] = useState<Order>(0);
+  const moment = useMoment();
   const by = columns[Math.abs(order) - 1]?.by;
-  const sorted = by === undefined ? rows : [...rows].sort((a, b) => Math.sign(order) * compare(by(a), by(b)));
+  const sorted = useMemo(() => sortedRows(rows, by, Math.sign(order)), [rows, by, order]);
   return (
     <section class={`scroll ${className}`} tabIndex={0} aria-label={label}>
       <table>
@@ -73,24 +79,51 @@ export function Table<T>({
         </thead>
         <tbody>
           {sorted.slice(0, limit).map((row) => (
-            <tr key={keyOf(row)}>
-              {columns.map(({ name, cell, number, className: of }, at) => {
-                const classes = [number === true && 'number', of].filter(Boolean).join(' ') || undefined;
-                return at === 0 ? (
-                  <th key={name} scope="row" class={classes}>
-                    {cell(row)}
-                  </th>
-                ) : (
-                  <td key={name} class={classes}>
-                    {cell(row)}
-                  </td>
-                );
-              })}
-            </tr>
+            <TableRow key={keyOf(row)} row={row} columns={columns} moment={moment} />
           ))}
         </tbody>
       </table>
     </section>
+  );
+}
+
+/** Returns the rows by the values of a column, each computed once. `sign`: -1 for descending. */
+function sortedRows<T>(rows: readonly T[], by: Column<T>['by'], sign: number): readonly T[] {
+  if (by === undefined) return rows;
+  return rows
+    .map((row) => ({ row, value: by(row) }))
+    .sort((a, b) => sign * compare(a.value, b.value))
+    .map(({ row }) => row);
+}
+
+/** A row of a table. It is rendered again only if its object, the columns, or the moment in its links have changed. */
+function TableRow<T>({
+  row,
+  columns,
+  moment,
+}: {
+  row: T;
+  columns: readonly Column<T>[];
+  moment: string | undefined;
+}): VNode {
+  return useMemo(
+    () => (
+      <tr>
+        {columns.map(({ name, cell, number, className: of }, at) => {
+          const classes = [number === true && 'number', of].filter(Boolean).join(' ') || undefined;
+          return at === 0 ? (
+            <th key={name} scope="row" class={classes}>
+              {cell(row)}
+            </th>
+          ) : (
+            <td key={name} class={classes}>
+              {cell(row)}
+            </td>
+          );
+        })}
+      </tr>
+    ),
+    [row, columns, moment],
   );
 }
 

@@ -1,19 +1,14 @@
 import type { VNode } from 'preact';
+import { useMemo } from 'preact/hooks';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { useShared, useStatus } from '../agent/live.ts';
 import { compareNames, counted } from '../format.ts';
-import {
-  ClusterMark,
-  clusterTone,
-  lagText,
-  p99Column,
-  sinceText,
-  WORST_FIRST,
-} from '../parts/cluster-parts.tsx';
+import { ClusterMark, clusterTone, Lag, p99Column, Since, WORST_FIRST } from '../parts/cluster-parts.tsx';
 import { ClusterLink } from '../parts/links.tsx';
+import { LongTable } from '../parts/listing.tsx';
 import { Chip } from '../parts/marks.tsx';
 import { Pending, Problem, Title } from '../parts/panel.tsx';
-import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
+import { type Column, NONE, numberColumn } from '../parts/table.tsx';
 
 const COLUMNS: readonly Column<ClusterDocument>[] = [
   {
@@ -38,14 +33,14 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
   numberColumn('IPs', ({ keys }) => keys.ip),
   numberColumn('rejected', ({ rejected }) => rejected),
   numberColumn('revision', ({ revision }) => revision),
-  { name: 'lag', className: 'nowrap', cell: (cluster) => lagText(cluster) || NONE },
+  { name: 'lag', className: 'nowrap', cell: (cluster) => <Lag cluster={cluster} /> },
   p99Column(),
   {
     name: 'kvstore',
     by: ({ connectionChangedAt }) => connectionChangedAt,
     cell: ({ connected, connectionChangedAt }) => (
       <span class="nowrap soft">
-        {connected ? 'connected' : 'not connected'} for {sinceText(connectionChangedAt)}
+        {connected ? 'connected' : 'not connected'} for <Since time={connectionChangedAt} />
       </span>
     ),
   },
@@ -75,6 +70,7 @@ function inOrder(clusters: readonly ClusterDocument[]): readonly ClusterDocument
 export function Clusters(): VNode {
   const status = useStatus();
   const { problem } = useShared().status;
+  const rows = useMemo(() => inOrder(status?.clusters ?? []), [status?.clusters]);
   return (
     <>
       <Title side={<span class="soft">{status && counted(status.clusters.length, 'cluster')}</span>}>
@@ -87,12 +83,7 @@ export function Clusters(): VNode {
         {status === undefined ? (
           <Pending problem={problem} />
         ) : (
-          <Table
-            label="Table of clusters"
-            columns={COLUMNS}
-            rows={inOrder(status.clusters)}
-            keyOf={({ name }) => name}
-          />
+          <LongTable label="Table of clusters" columns={COLUMNS} rows={rows} keyOf={({ name }) => name} />
         )}
       </div>
     </>

@@ -1,28 +1,36 @@
 import type { VNode } from 'preact';
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import type { HistoryDocument, HistoryRecordDocument } from '../../src/api/history-documents.ts';
 import type { ChangeDocument } from '../../src/api/routes/monitor-stream.ts';
 import { useAnswer } from '../agent/ask.ts';
-import { isAgent, useFeed, useShared, useVersion } from '../agent/live.ts';
+import { isAgent, useFeed, useMoment, useShared, useVersion } from '../agent/live.ts';
 import { countText, timeText } from '../format.ts';
 import { Choice, TextFilter } from '../parts/filters.tsx';
 import { Empty, Pending, Title } from '../parts/panel.tsx';
 import { causeText, RecordLink, RecordText, SignMark, signOf } from '../parts/record.tsx';
 
-const MAX_SHOWN = 200;
+const MAX_SHOWN = 100;
 
 /** The kinds of records, as values of the filter. */
 const TYPES = ['prefix', 'service', 'node', 'mark'] as const;
 
+/** The records of the changes of the feed, so that a shown change is not rendered again. */
+const RECORDS = new WeakMap<ChangeDocument, HistoryRecordDocument>();
+
 /** Returns a change of the feed as a record. The feed has no old values, so each put is shown as `changed`. */
-function recordOf({ revision, at, type, kind, key, value }: ChangeDocument): HistoryRecordDocument {
-  return {
+function recordOf(change: ChangeDocument): HistoryRecordDocument {
+  const known = RECORDS.get(change);
+  if (known !== undefined) return known;
+  const { revision, at, type, kind, key, value } = change;
+  const record: HistoryRecordDocument = {
     sequence: revision,
     at,
     kind: type === 'ip' ? 'prefix' : type,
     key,
     ...(kind === 'delete' ? { before: {} } : { before: {}, after: value }),
   };
+  RECORDS.set(change, record);
+  return record;
 }
 
 /** Returns the last changes, newest first: those of the history, or of the feed if the agent records none. */
@@ -43,22 +51,35 @@ function useRecords(): {
   return document === undefined ? { problem } : { records: document.items };
 }
 
-function Line({ record }: { record: HistoryRecordDocument }): VNode {
-  return (
-    <li class="change">
-      <time dateTime={record.at}>{timeText(record.at)}</time>
-      <SignMark sign={signOf(record)} />
-      <span class="faint">{record.kind === 'mark' ? 'event' : record.kind}</span>
-      <RecordLink record={record} />
-      <RecordText record={record} />
-      <span class="faint">{causeText(record)}</span>
-    </li>
+/** A change. It is rendered again only if the moment in its links or the text of its time have changed. */
+function Line({
+  record,
+  time,
+  moment,
+}: {
+  record: HistoryRecordDocument;
+  time: string;
+  moment: string | undefined;
+}): VNode {
+  return useMemo(
+    () => (
+      <li class="change">
+        <time dateTime={record.at}>{time}</time>
+        <SignMark sign={signOf(record)} />
+        <span class="faint">{record.kind === 'mark' ? 'event' : record.kind}</span>
+        <RecordLink record={record} />
+        <RecordText record={record} />
+        <span class="faint">{causeText(record)}</span>
+      </li>
+    ),
+    [record, time, moment],
   );
 }
 
 /** Shows the last changes and then each new one, newest first. Can be paused and filtered. */
 export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
   const feed = useFeed();
+  const moment = useMoment();
   const { records, problem } = useRecords();
   const [paused, setPaused] = useState<readonly HistoryRecordDocument[]>();
   const parameter = (name: string): string => parameters.get(name) ?? '';
@@ -119,7 +140,7 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
         ) : (
           <ol class="changes feed" aria-live="off">
             {changes.slice(0, MAX_SHOWN).map((record) => (
-              <Line key={record.sequence} record={record} />
+              <Line key={record.sequence} record={record} time={timeText(record.at)} moment={moment} />
             ))}
           </ol>
         )}
