@@ -945,6 +945,26 @@ describe('a kept table', () => {
     await turns.until(reads);
     await expect(turns.until(kept.plan())).resolves.toEqual([]);
   });
+  it('is neither read further nor written if it is closed while it is being adopted', async () => {
+    const found = Object.fromEntries(Array.from({ length: 600 }, (_, at) => [`k${at}`, '1']));
+    const { table, turns, kept } = setUp(found, { a: '1' });
+    const read: string[] = [];
+    table.dump = function* () {
+      for (const entry of table.there) {
+        read.push(entry[0]);
+        yield entry;
+      }
+    };
+    kept.allowDeletes();
+    const adopted = kept.adopt();
+    await turns.turn();
+    const before = read.length;
+    expect(before).toBeGreaterThan(0);
+    kept[Symbol.dispose]();
+    await turns.until(adopted);
+    await turns.settle();
+    expect([read.length, table.calls, kept.status().state]).toEqual([before, [], 'unread']);
+  });
 });
 
 /** A change by a test of a table, of the desired items, or of their time. */
