@@ -8,7 +8,7 @@ import { prefixOfKey } from '../net/prefix.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
-import type { Backend } from '../servicecache/backend.ts';
+import type { Backend, Ports } from '../servicecache/backend.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
 import type { Service } from '../servicecache/service.ts';
 import type { AddressRoleDocument } from './address-roles.ts';
@@ -289,11 +289,22 @@ export function identityDocument(
   };
 }
 
+/** Cached texts of ports, because the backends of a slice share their ports. */
+const PORT_TEXTS = new WeakMap<Ports, Readonly<Record<string, string>>>();
+
+function portTexts(ports: Ports): Readonly<Record<string, string>> {
+  const known = PORT_TEXTS.get(ports);
+  if (known !== undefined) return known;
+  const texts = sortedRecord(ports, portText);
+  PORT_TEXTS.set(ports, texts);
+  return texts;
+}
+
 export function backendDocument(backend: Backend): BackendDocument {
   const { address, ports, cluster, nodeName, zone, state, weight } = backend;
   return {
     address,
-    ports: sortedRecord(ports, portText),
+    ports: portTexts(ports),
     ...(cluster && { cluster }),
     ...(nodeName && { nodeName }),
     ...(zone && { zone }),
