@@ -2,7 +2,7 @@ import { checkArguments, objectWith, TEXT } from './arguments.ts';
 import { CallbackGuard } from './guard.ts';
 import { cutText, showValue } from './show-value.ts';
 
-/** A rejected input: reason, field and value. Plain data for logs and status, at most about 1,000 characters. */
+/** A rejected input: reason, field and value. Plain data for logs and status, at most about 1,600 characters. */
 export interface Rejection {
   /** A short, stable reason for counting, such as `invalid-prefix`. */
   readonly reason: string;

@@ -16,7 +16,7 @@ import { MAX_PAGE_ITEMS, withQuery } from './list.ts';
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
 export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
-  const incomplete = 'an earlier agent: only claims that changed while it ran are known';
+  const incomplete = 'before the last start of the agent: only claims with a recorded change are known';
   return [
     ...(claimsComplete === false ? [incomplete] : []),
     ...(certain || reason === undefined ? [] : [`not certain: ${UNCERTAINTY_TEXTS[reason]}`]),
@@ -61,16 +61,16 @@ export function explainPast(key: string, at: string): Question {
   };
 }
 
-/** Returns when a claim existed. `effective`: the moment, if the claim was the effective one. */
+/** Returns when a claim existed. `moment` is undefined if the claim was overruled at that moment. */
 function spanText(
   { since, until }: { readonly since?: string | undefined; readonly until?: string | undefined },
-  effective: PastDocument | undefined,
+  moment: PastDocument | undefined,
 ): string {
   const begun = since === undefined ? 'since before the retained changes' : `since ${localTimeText(since)}`;
-  if (effective === undefined) return `${begun}, overruled`;
-  const { effectiveUntil } = effective;
+  if (moment === undefined) return `${begun}, overruled`;
+  const { effectiveUntil } = moment;
   if (effectiveUntil !== undefined) return `${begun}, effective until ${localTimeText(effectiveUntil)}`;
-  if (effective.claimsComplete === false) return `${begun}, effective until that agent ended`;
+  if (moment.claimsComplete === false) return `${begun}, effective until that agent ended`;
   return until === undefined ? `${begun}, effective until now` : `${begun}, until ${localTimeText(until)}`;
 }
 
@@ -180,7 +180,7 @@ function originText({
   return revision === '' ? store : `${store} rev ${revision}`;
 }
 
-/** Returns the numbers of backends before and after a change: `-3 +2 backends`. */
+/** Returns how many backends a change removed and added: `-3 +2 backends`. A changed backend counts as both. */
 function backendsChange(before: unknown, after: unknown): string {
   const countOf = (value: unknown): number =>
     (value as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
@@ -189,7 +189,7 @@ function backendsChange(before: unknown, after: unknown): string {
   return parts.length === 0 ? 'fields' : `${parts.join(' ')} backends`;
 }
 
-/** Returns a claim in short (`55 batch/job-7`), the changed number of backends, or a node and its changed fields. */
+/** Returns a claim in short (`55 batch/job-7`), the removed and added backends, or a node and its changed fields. */
 function valueText({ kind, before, after }: HistoryRecordDocument): string {
   if (kind === 'service') return backendsChange(before, after);
   const value = after ?? before;

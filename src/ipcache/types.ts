@@ -61,9 +61,9 @@ export interface KeyedEntry extends IPCacheEntry {
 }
 
 /**
- * The change of the visible entry of one prefix (SEMANTICS 2.2, 4), immutable and safe to keep. `old` is the entry that
- * the receiver already has. Entries do not name their writer: if only the owner of a key changes, there is no change
- * (I3). See {@link OwnerListener}.
+ * The change of the visible entry of one prefix (SEMANTICS 2.2, rule 4), immutable and safe to keep. `old` is the entry
+ * that the receiver already has. Entries do not name their writer: if only the writer of the effective claim changes,
+ * there is no change (I3). See {@link OwnerListener}.
  */
 export interface IPCacheChange {
   readonly kind: 'upsert' | 'delete';
@@ -92,7 +92,7 @@ export interface IPCacheListener {
   onEnded?(): ListenerResult;
 }
 
-/** The change of a key's owner: the writer of its effective claim. */
+/** The change of a key's owner: here, the writer of the effective claim, that is its source and its owner. */
 export interface OwnerChange {
   /** Canonical key text, as in {@link KeyedEntry}. */
   readonly key: string;

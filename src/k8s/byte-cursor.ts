@@ -16,9 +16,9 @@ export function nameBytes(name: string): Uint8Array {
 }
 
 /**
- * A position in bytes of JSON without white space. Methods move behind what they read. If the bytes have another form
- * than a method expects, it returns false, undefined or -1. If they are incomplete, the position is then at their end
- * or behind it; otherwise it is unspecified.
+ * A position in bytes of JSON without white space. A method moves behind what it reads. If the bytes have another form
+ * than it expects, it returns false, undefined or -1, and the position is then unspecified. Exception: if only the end
+ * of the JSON is missing, methods that read any name, string or value move to the end of the bytes or behind it.
  */
 export class ByteCursor {
   /** Index of the next byte. */
@@ -112,7 +112,9 @@ export class ByteCursor {
     return this.#bytes.toString('latin1', this.from, this.to);
   }
 
-  /** Returns the value of the string that {@link skipString} read last, or of its first bytes up to `to`. */
+  /**
+   * Returns the value in `values` for the string that {@link skipString} read last. With `to`, the string ends there.
+   */
   interned<T>(values: InternedBytes<T>, to: number = this.to): T | undefined {
     return values.get(this.#view, this.#offset + this.from, this.#offset + to);
   }

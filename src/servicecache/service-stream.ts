@@ -107,7 +107,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     return this.#reader;
   }
 
-  /** Unsubscribes, drops pending events and ends the loop. An event already requested still arrives. Idempotent. */
+  /** Unsubscribes, drops pending events and ends the loop, even while it waits for an event. Idempotent. */
   close(): void {
     this.#reader.close();
   }

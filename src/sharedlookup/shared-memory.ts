@@ -60,8 +60,8 @@ interface SizeClass {
  * line.
  *
  * A released block may still be read. It is reused after the next {@link SharedHeap.begin}, which the owner
- * calls when the lookups that may read it have become invalid. Free blocks are not joined, so the memory of deleted
- * IPv4 prefixes is reused only for IPv4 prefixes.
+ * calls when the lookups that may read it have become invalid. Free blocks are not joined: those of the smallest IPv4
+ * leaves are never reused for IPv6 leaves, which are larger.
  */
 export class SharedHeap {
   readonly buffer: SharedArrayBuffer;
@@ -77,7 +77,10 @@ export class SharedHeap {
   }));
   readonly #maxWords: number;
   readonly #maxWordsIfCopied: number;
-  /** Words of all blocks if a batch copied each: in each class, those made, or twice those in use if more. */
+  /**
+   * Words of all blocks after a batch that copies each block in use. A copy takes a free block of its size class first.
+   * So each class has the larger of two values: the words already made, and twice the words in use.
+   */
   #wordsIfCopied = 0;
   /** Blocks released in this batch, each with its number of lines. */
   readonly #released = new NumberList();
@@ -88,12 +91,12 @@ export class SharedHeap {
   readonly #large: { readonly at: number; lines: number }[] = [];
 
   /**
-   * Reserves address space. Memory is taken as the heap grows. {@link SharedHeap.hasRoom} limits the blocks in use to
-   * `maxBytes`, and all blocks, if a batch copied each one in use, to `copiedBytes`.
+   * Reserves address space. Memory is taken as the heap grows. {@link SharedHeap.hasRoom} has two limits: `maxBytes` of
+   * the blocks in use, and `maxBytesIfCopied` of all blocks after a batch that copies each block in use.
    */
-  constructor(reservedBytes: number, maxBytes: number, copiedBytes: number) {
+  constructor(reservedBytes: number, maxBytes: number, maxBytesIfCopied: number) {
     this.#maxWords = maxBytes / 4;
-    this.#maxWordsIfCopied = copiedBytes / 4;
+    this.#maxWordsIfCopied = maxBytesIfCopied / 4;
     requireSharedMemory(globalThis);
     try {
       this.buffer = new SharedArrayBuffer(STEP_BYTES, { maxByteLength: reservedBytes });
@@ -134,7 +137,8 @@ export class SharedHeap {
   /** Returns true if one more block may be used, and a batch can still copy each block in use. */
   hasRoom(words: number): boolean {
     if (this.used + words > this.#maxWords) return false;
-    // The block and its copy may be new. Otherwise, the class must have enough blocks already.
+    // First assumes that the block and its copy need new memory. If there is not enough, the blocks that the class
+    // already has must suffice for all its blocks in use and their copies.
     if (this.#wordsIfCopied + 2 * words <= this.#maxWordsIfCopied) return true;
     const { made, used } = this.#classOf(linesOf(words));
     return 2 * (used + words) <= made;

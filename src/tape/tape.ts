@@ -72,7 +72,7 @@ export class Tape {
   readonly kubernetes: KubernetesTape;
   readonly #begunAt: number;
   readonly #life: string;
-  /** Wall time minus `ms`. */
+  /** The present wall time minus the time since the start of the tape. Changes only if the wall clock is set. */
   #wall: number;
   /** When the current file began, by the clock. */
   #partAt = 0;
@@ -93,7 +93,7 @@ export class Tape {
     this.#writer = new TapeWriter({ folder, maxBytes, clock });
     this.#digest = new ClaimDigest({ ipcache, labelsOf });
     this.#begunAt = clock.now();
-    this.#lines = new TapeLines(this.#writer, () => this.#ms);
+    this.#lines = new TapeLines(this.#writer, () => this.#elapsedMs);
     this.mesh = new MeshTape(this.#lines, ipcache, settings.clusterName);
     this.kubernetes = new KubernetesTape(this.#lines);
     this.#wall = clock.wallTime();
@@ -145,7 +145,8 @@ export class Tape {
     return this.#writer.flush();
   }
 
-  get #ms(): number {
+  /** Milliseconds since the start of the tape. */
+  get #elapsedMs(): number {
     return Math.round(this.#options.clock.now() - this.#begunAt);
   }
 
@@ -186,7 +187,7 @@ export class Tape {
 
   #checkClock(): void {
     const { clock } = this.#options;
-    const wall = clock.wallTime() - this.#ms;
+    const wall = clock.wallTime() - this.#elapsedMs;
     if (Math.abs(wall - this.#wall) <= CLOCK_STEP_MS) return;
     this.#wall = wall;
     this.#add({ ev: 'clock', wall });

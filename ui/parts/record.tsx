@@ -21,7 +21,7 @@ export function signOf({ kind, before, after }: HistoryRecordDocument): Sign {
   return after === undefined ? 'removed' : 'changed';
 }
 
-/** The fields of a claim, a service or a node. If a service has changed, only those that differ. */
+/** The fields of a claim, a service or a node. If a service has changed, only the fields and backends that differ. */
 interface Recorded {
   readonly identity?: number;
   readonly namespace?: string;

@@ -22,10 +22,10 @@ const READINESS = z.object({ ready: z.boolean(), blockers: z.array(z.string()) }
 const READY = createRoute({
   method: 'get',
   path: '/readyz',
-  summary: 'Returns 200 if the agent is ready: the initial sync of all sources is done',
+  summary: 'Returns 200 if the process is ready, or 503 with the reasons why it is not',
   responses: {
-    200: { description: 'The agent is ready', content: { 'application/json': { schema: READINESS } } },
-    503: { description: 'Pending conditions', content: { 'application/json': { schema: READINESS } } },
+    200: { description: 'The process is ready', content: { 'application/json': { schema: READINESS } } },
+    503: { description: 'The process is not ready', content: { 'application/json': { schema: READINESS } } },
   },
 });
 

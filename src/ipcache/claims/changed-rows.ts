@@ -39,9 +39,9 @@ export class ChangedRows {
   /** The page at which the next `take` begins. */
   #nextPage = 0;
 
-  /** @param limit the set first contains all rows below this number, rounded up to whole pages */
-  constructor(limit: number) {
-    this.#markedPages = Math.ceil(limit / PAGE_ROWS);
+  /** @param rowLimit the set first contains all rows below this number, rounded up to whole pages */
+  constructor(rowLimit: number) {
+    this.#markedPages = Math.ceil(rowLimit / PAGE_ROWS);
     this.#pageMarks = new Uint8Array(this.#markedPages).fill(1);
     this.#bits = new Int32Array(this.#markedPages * WORDS_PER_PAGE).fill(-1);
   }

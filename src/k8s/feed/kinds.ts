@@ -70,7 +70,7 @@ const NETWORK_POLICIES: ResourceKind = {
   plural: 'networkpolicies',
 };
 
-/** The kinds which a feed follows regardless of options and discovery. */
+/** The kinds whose versions and selectors depend neither on options nor on discovery. A feed follows those it needs. */
 export const FIXED_KINDS: readonly ResourceKind[] = [
   NAMESPACES,
   CILIUM_ENDPOINTS,

@@ -36,10 +36,11 @@ export class ClaimedItems<Item> implements DesiredItems<Item> {
     const touched = new Set(items.keys());
     const previous = this.#byOwner.get(owner);
     for (const [key, item] of items) this.#claim(writer, previous?.writer, key, item);
-    for (const key of previous?.keys ?? []) {
-      touched.add(key);
-      if (previous !== undefined && !items.has(key)) this.#withdraw(previous.writer, key);
-    }
+    if (previous !== undefined)
+      for (const key of previous.keys) {
+        touched.add(key);
+        if (!items.has(key)) this.#withdraw(previous.writer, key);
+      }
     if (items.size === 0) this.#byOwner.delete(owner);
     else this.#byOwner.set(owner, { writer, keys: [...items.keys()] });
     return touched;

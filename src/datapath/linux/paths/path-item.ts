@@ -17,7 +17,7 @@ export interface DeviceItem {
   readonly defect?: string | undefined;
 }
 
-/** The host of the hardware address in the key. */
+/** An entry of the tunnel's forwarding database: the host that receives frames to the hardware address in the key. */
 export interface FdbItem {
   readonly kind: 'fdb';
   readonly host: string;
@@ -35,7 +35,10 @@ export interface RouteItem {
   readonly gateway: string | undefined;
   /** The index of an interface, which does not change if the interface is renamed. */
   readonly interface: number | typeof TUNNEL;
-  /** The next hops if IPv6 has joined the route with foreign ones of the same metric. Never in a desired item. */
+  /**
+   * All next hops, if the kernel has joined the IPv6 route with foreign routes of the same metric to a multipath route.
+   * Never in a desired item.
+   */
   readonly joined?: readonly RouteItem[] | undefined;
 }
 
@@ -71,14 +74,14 @@ export function pathOrder(key: string): number {
   return ORDER[splitKey(key)[0]];
 }
 
-/** Returns true if packets of a route may take a next hop, possibly beside others. */
+/** Returns true if `hop`, which is not joined, is a next hop of `route`. */
 function leadsTo(route: RouteItem, hop: RouteItem): boolean {
   return (route.joined ?? [route]).some(
     (one) => one.gateway === hop.gateway && one.interface === hop.interface,
   );
 }
 
-/** Returns true if two items of one key are equal. */
+/** Returns true if two items of one key are equal. A joined route equals each of its next hops. */
 export function equalItems(a: PathItem, b: PathItem): boolean {
   if (a.kind === 'route') return b.kind === 'route' && (leadsTo(a, b) || leadsTo(b, a));
   return printItem(a) === printItem(b);

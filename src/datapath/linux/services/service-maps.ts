@@ -8,11 +8,11 @@ export interface ServiceEntry {
   /** In the format of `formatFrontend`. */
   readonly frontend: string;
   readonly slot: number;
-  /** The number of the backend of a slot. Not of slot 0. */
+  /** In a slot: the number of its backend. Without meaning in slot 0. */
   readonly number: number;
   /** In slot 0: the number of slots. */
   readonly count: number;
-  /** In slot 0; 0 without session affinity. */
+  /** In slot 0: the duration of session affinity; 0 if there is none. */
   readonly affinitySeconds: number;
 }
 
@@ -38,11 +38,11 @@ export class ServiceMaps {
   }
 
   writeService(at: number, count: number, affinitySeconds: number): void {
-    this.#writeService(at, affinitySeconds, count, affinitySeconds === 0 ? 0 : AFFINITY_FLAG);
+    this.#writeServiceValue(at, affinitySeconds, count, affinitySeconds === 0 ? 0 : AFFINITY_FLAG);
   }
 
   writeSlot(at: number, backend: number): void {
-    this.#writeService(at, backend, 0, 0);
+    this.#writeServiceValue(at, backend, 0, 0);
   }
 
   writeBackendKey(at: number, number: number): void {
@@ -78,7 +78,7 @@ export class ServiceMaps {
     const { keys, values } = this.maps.services;
     return this.#entries('services', (keyAt, valueAt) => {
       const number = values.view.getUint32(valueAt, true);
-      // With scope and padding: a foreign key with other ones is another frontend.
+      // Read together with the scope and the padding behind it: if they are not 0, the key is another frontend.
       const protocol = keys.view.getUint32(keyAt + this.#addressBytes + 4, true);
       return {
         frontend: endpointText(keys.view, keyAt, this.family, protocol),
@@ -94,7 +94,7 @@ export class ServiceMaps {
   readMembers(): Iterable<readonly [frontend: string, backend: number] | undefined> {
     const { view } = this.maps.members.keys;
     return this.#entries('members', (keyAt) => [
-      // With the padding, as above.
+      // The protocol together with the padding behind it, as in `readServices`.
       endpointText(view, keyAt, this.family, view.getUint16(keyAt + this.#addressBytes + 2, true)),
       view.getUint32(keyAt + this.#addressBytes + 4, true),
     ]);
@@ -121,7 +121,7 @@ export class ServiceMaps {
   }
 
   /** `number` is the affinity time of a frontend in seconds, or the backend number of a slot. */
-  #writeService(at: number, number: number, count: number, flags: number): void {
+  #writeServiceValue(at: number, number: number, count: number, flags: number): void {
     const { view } = this.maps.services.values;
     view.setUint32(at, number, true);
     view.setUint32(at + 4, count, true);
