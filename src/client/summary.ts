@@ -187,8 +187,8 @@ async function readiness(ask: Ask): Promise<Readiness> {
 }
 
 /**
- * Returns a key that similar entries share: it contains the writer and whether the entry has a pod. One entry of each
- * key is shown.
+ * Returns a text that is equal for similar entries: those with the same writer that agree in having a pod, being a CIDR
+ * and having a reserved identity. One entry of each text is shown.
  */
 function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
   const writer = source === 'clustermesh' || source === 'kvstore' ? ownerCluster(owner) : owner;

@@ -129,7 +129,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   } = intervals;
   assert(
     endpointsMs > 0 || identitiesMs === 0,
-    'CiliumEndpoints of deleted pods are deleted, because they would keep all identities in use',
+    'the collector of identities requires that of endpoints, because stale CiliumEndpoints keep identities in use',
   );
   const access = {
     reader: kubernetes.reader(),
