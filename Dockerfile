@@ -10,7 +10,7 @@ FROM node:24-bookworm-slim
 # The initial threshold of the GNU C library. If it is set, it stays fixed, and freed buffers above it leave the process.
 ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072
 # Without a memory limit, Node.js 24 lets the young generation of the heap grow to more than 100 MiB.
-ENV NODE_OPTIONS=--max-semi-space-size=4
+ENV NODE_OPTIONS=--max-semi-space-size=8
 WORKDIR /opt/datapath-cache
 COPY --from=build /src/node_modules ./node_modules
 COPY --from=build /src/dist ./dist
