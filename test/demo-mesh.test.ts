@@ -3,16 +3,23 @@ import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { fileURLToPath } from 'node:url';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { derivedName } from '../src/operator/mcs/names.ts';
+import { bundle } from './base/support/bundle.ts';
 import { PROGRAM } from './cli/support/program.ts';
 import { requireEtcd } from './kvstore/etcd/support/etcd-process.ts';
+
+/** The script with `src`, bundled before the tests, because each start would compile it. */
+const BUNDLED = fileURLToPath(new URL('../dist-test/demo-mesh', import.meta.url));
+const WORDS = [join(BUNDLED, 'demo-mesh.js'), '--program', PROGRAM];
+
+beforeAll(() => bundle([fileURLToPath(new URL('../scripts/demo-mesh.ts', import.meta.url))], BUNDLED));
 
 async function demonstrate(
   env: NodeJS.ProcessEnv,
 ): Promise<{ readonly status: unknown; readonly output: string }> {
-  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--program', PROGRAM, '--end'];
-  const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [...WORDS, '--end'], { env, stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     output += text;
@@ -56,9 +63,8 @@ it('names the package to install if there is no etcd', async () => {
 
 it('removes everything when its reader closes the pipe (regression: the etcds stayed after `| head`)', async () => {
   const TMPDIR = mkdtempSync(join(tmpdir(), 'demo-'));
-  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--program', PROGRAM];
   const env = { ...process.env, TMPDIR };
-  const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'pipe', 'ignore'] });
+  const child = spawn(process.execPath, WORDS, { env, stdio: ['ignore', 'pipe', 'ignore'] });
   child.stdout.once('data', () => child.stdout.destroy());
   await once(child, 'exit');
   expect(readdirSync(TMPDIR).filter((name) => name.startsWith('dpcache-'))).toEqual([]);
@@ -67,9 +73,8 @@ it('removes everything when its reader closes the pipe (regression: the etcds st
 
 it('ends at Ctrl-C during the start (regression: it waited for an etcd that a signal had ended)', async () => {
   const TMPDIR = mkdtempSync(join(tmpdir(), 'demo-'));
-  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--program', PROGRAM];
   // A process group, as a terminal sends the signal to the demonstration and to its processes.
-  const child = spawn(process.execPath, words, {
+  const child = spawn(process.execPath, WORDS, {
     env: { ...process.env, TMPDIR },
     stdio: ['ignore', 'pipe', 'ignore'],
     detached: true,
