@@ -243,7 +243,7 @@ describe('D2: equal states give no bucket', () => {
         expectSame(digest, digestOf(early, labelsOf));
         expectSame(digest, digestOf(late, labelsOf));
       }),
-      fewerRuns(100),
+      fewerRuns(50),
     );
   });
 

@@ -8,7 +8,7 @@ describe.each(LAWS)('$name', ({ law, modes }) => {
   it.each(modes)('retainOverruled: %s', (retain) => {
     fc.assert(
       law((retainOverruled) => new IPCache({ retainOverruled }), retain),
-      fewerRuns(100),
+      fewerRuns(50),
     );
   });
 });

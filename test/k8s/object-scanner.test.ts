@@ -402,7 +402,7 @@ describe.each(KINDS)('the scanner of %s agrees with the general decoder', (_, ki
         const list = listOf(some, []);
         expect(kind.scanned(list).items).toEqual(kind.general(list));
       }),
-      fewerRuns(200),
+      fewerRuns(100),
     );
   });
 
@@ -425,7 +425,7 @@ describe.each(KINDS)('the scanner of %s agrees with the general decoder', (_, ki
         expect(split.items).toEqual(whole.items);
         if (places.length <= 1) expect(split.count).toBe(whole.count);
       }),
-      fewerRuns(100),
+      fewerRuns(50),
     );
   });
 });
@@ -488,7 +488,7 @@ describe.each(KINDS)('watch lines of %s: the scanner agrees with the general dec
         expect(scanned).toEqual(kind.decodedLines([stream], largest));
         expect(kind.scannedLines([stream], largest).count).toBe(count);
       }),
-      fewerRuns(150),
+      fewerRuns(75),
     );
   });
 
@@ -501,7 +501,7 @@ describe.each(KINDS)('watch lines of %s: the scanner agrees with the general dec
         expect(scanned).toEqual(kind.generalLines(pieces(stream, [...places].reverse())));
         expect(kind.scannedLines([stream]).count).toBe(count);
       }),
-      fewerRuns(200),
+      fewerRuns(100),
     );
   });
 });

@@ -106,7 +106,7 @@ describe('the index of stems', () => {
             }
           }
         }),
-        fewerRuns(150),
+        fewerRuns(75),
       );
     },
   );

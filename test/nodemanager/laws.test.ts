@@ -8,7 +8,7 @@ describe.each(LAWS)('$name', ({ law, modes }) => {
   it.each(modes)('retainOverruled: %s', (retain) => {
     fc.assert(
       law((retainOverruled) => fresh({ retainOverruled }), retain),
-      fewerRuns(150),
+      fewerRuns(75),
     );
   });
 });

@@ -171,7 +171,7 @@ describe('W1: the answer is the difference after the edits are made on a copy', 
       fc.asyncProperty(WRITES, EDITS, async (writes, edits) => {
         fc.pre(await expectDifference(newEngines, writes, edits));
       }),
-      fewerRuns(200),
+      fewerRuns(100),
     );
   });
 

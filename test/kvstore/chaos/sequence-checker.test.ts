@@ -202,7 +202,7 @@ describe('the test of the checker', () => {
         return !isClean(judge([life.past], events));
       }),
     );
-    expect(wrong).toBeGreaterThan(30);
+    expect(wrong).toBeGreaterThan(15);
   });
 
   it('it detects a watch that returns to the history that was left', () => {
