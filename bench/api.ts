@@ -91,7 +91,7 @@ class BenchModel implements ReadModel {
     clock: systemClock,
     random: Math.random,
     clusterName: 'own',
-    localNodeName: 'here',
+    nodeName: 'here',
   });
   #written = 0;
   readonly labelsOf = (): Labels => LABELS;

@@ -175,7 +175,7 @@ export class Follower {
   constructor(turns: TurnGate | undefined) {
     const { ipcache } = this;
     const services = new ServiceCache({ clusterName: 'own' });
-    this.#nodes = new NodeManager({ ...RUNTIME, ipcache, clusterName: 'own', localNodeName: 'here' });
+    this.#nodes = new NodeManager({ ...RUNTIME, ipcache, clusterName: 'own', nodeName: 'here' });
     const engines = { ipcache, services, nodes: this.#nodes };
     this.#mesh = new ClusterMesh({ ...RUNTIME, ...engines, gate: turns, clusterName: 'own', clusterID: 255 });
   }

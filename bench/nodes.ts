@@ -102,7 +102,7 @@ async function round(pauses: PauseLog, count: number): Promise<Readonly<Record<s
   let changes = 0;
   const ipcache = new IPCache();
   ipcache.subscribe({ onChanges: ({ length }) => (changes += length) });
-  const manager = new NodeManager({ ipcache, clock: STILL, clusterName: 'east', localNodeName: 'me' });
+  const manager = new NodeManager({ ipcache, clock: STILL, clusterName: 'east', nodeName: 'me' });
   const countOne = (): void => {
     changes++;
   };

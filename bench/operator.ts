@@ -149,7 +149,7 @@ export async function benchOperator({
   const engines = {
     ipcache,
     services: cache,
-    nodes: new NodeManager({ ipcache, clusterName: 'reader', localNodeName: 'me', ...RUNTIME }),
+    nodes: new NodeManager({ ipcache, clusterName: 'reader', nodeName: 'me', ...RUNTIME }),
   };
   const mesh = new ClusterMesh({ ...engines, ...RUNTIME, clusterName: 'reader', clusterID: 2, gate });
   await mesh.add(NAMES.clusterName, () => new EtcdBackend({ endpoints: [etcd.url] }, RUNTIME));

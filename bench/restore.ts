@@ -51,7 +51,7 @@ function engines(): CheckpointEngines {
     clock: systemClock,
     random: Math.random,
     clusterName: CLUSTER,
-    localNodeName: 'here',
+    nodeName: 'here',
   });
   return { ipcache, nodes, services: new ServiceCache({ clusterName: CLUSTER }) };
 }

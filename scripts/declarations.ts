@@ -147,3 +147,39 @@ export function unnamed(declarations: Declarations, entry: string): readonly str
   }
   return [...missing].sort();
 }
+
+/** Returns the exports of an entry without a docstring, and the members of its `…Options` without one. */
+export function undocumented(declarations: Declarations, entry: string): readonly string[] {
+  const missing: string[] = [];
+  for (const [name, declared] of declarations.exportsOf(entry)) {
+    if (!declared.file.endsWith('.d.ts')) continue;
+    for (const { docstring, text } of declarations.documentedOf(declared)) {
+      if (docstring === '') missing.push(name);
+      if (!name.endsWith('Options')) continue;
+      for (const [, before = '', member] of text.matchAll(/(.*)\n {4}readonly (\w+)/g))
+        if (!before.endsWith('*/')) missing.push(`${name}.${member}`);
+    }
+  }
+  return missing.sort();
+}
+
+/** Returns the `{@link}`s in docstrings of an entry that name neither an export of the entry nor a member of one. */
+export function brokenLinks(declarations: Declarations, entry: string): readonly string[] {
+  const exported = declarations.exportsOf(entry);
+  const hasMember = (declared: Declared, member: string): boolean =>
+    [declared, ...declarations.references(declared)].some((owner) =>
+      declarations.documentedOf(owner).some(({ text }) => new RegExp(`^ +.*\\b${member}\\b`, 'm').test(text)),
+    );
+  const broken: string[] = [];
+  for (const [name, declared] of exported) {
+    if (!declared.file.endsWith('.d.ts')) continue;
+    for (const { docstring, text } of declarations.documentedOf(declared))
+      for (const [, path = ''] of `${docstring}${text}`.matchAll(/\{@link\s+([\w.]+)\}/g)) {
+        const [root = '', member] = path.split('.');
+        const owner = exported.get(root);
+        if (owner === undefined || (member !== undefined && !hasMember(owner, member)))
+          broken.push(`${name}: ${path}`);
+      }
+  }
+  return broken.sort();
+}

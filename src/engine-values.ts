@@ -4,6 +4,7 @@
  */
 
 export type { Optional } from './base/arguments.ts';
+export { UsageError } from './base/arguments.ts';
 export { AssertionError } from './base/assert.ts';
 export type { Clock, Random, Timer } from './base/clock.ts';
 export type { Failure } from './base/failure.ts';

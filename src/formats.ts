@@ -5,6 +5,7 @@
  * value, or a rejection that names field and value.
  */
 
+export { UsageError } from './base/arguments.ts';
 export type { Rejection } from './base/rejection.ts';
 export type {
   ClusterCapabilities,

@@ -1,5 +1,6 @@
 /** The values that all kvstore backends share. Part of the entries `etcd` and `testing`. */
 
+export { UsageError } from './base/arguments.ts';
 export type { Clock, Random, Timer } from './base/clock.ts';
 export type { Failure } from './base/failure.ts';
 export type { FaultListener } from './base/guard.ts';

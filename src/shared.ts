@@ -3,6 +3,7 @@
  * threads read its prefixes and identities from shared memory. Loads no module of Node and no other package.
  */
 
+export { UsageError } from './base/arguments.ts';
 export type { Unsubscribe } from './base/subscription.ts';
 export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
 export type { EntryMirror } from './ipcache/change-journal.ts';

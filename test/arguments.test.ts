@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import * as formats from '../src/formats.ts';
 import * as api from '../src/index.ts';
-import { systemClock } from '../src/index.ts';
+import { systemClock, UsageError } from '../src/index.ts';
+import * as kubernetes from '../src/kubernetes.ts';
+import * as linux from '../src/linux.ts';
 import * as shared from '../src/shared.ts';
+import * as testing from '../src/testing.ts';
 import { ManualClock } from './base/support/manual-clock.ts';
 
 const clock = new ManualClock();
@@ -24,7 +27,7 @@ function services(): api.ServiceCache {
 }
 
 function nodes(): api.NodeManager {
-  const manager = new api.NodeManager({ ipcache: ipcache(), clock, clusterName: 'a', localNodeName: 'here' });
+  const manager = new api.NodeManager({ ipcache: ipcache(), clock, clusterName: 'a', nodeName: 'here' });
   manager.nodeUpdated({ ...NODE, source: 'k8s', addresses: [] });
   return manager;
 }
@@ -42,7 +45,7 @@ function mesh(): api.ClusterMesh {
 }
 
 function ownCluster(): api.LocalCluster {
-  return new api.LocalCluster({ clusterName: 'a', engines: {}, backend, clock, random });
+  return new api.LocalCluster({ clusterName: 'a', backend, clock, random });
 }
 
 function history(): api.History {
@@ -89,7 +92,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
     new api.GarbageCollector({ collection: api.lockCollection(backend), clock, intervalMs: 1000 }),
   ClusterPublisher: () =>
     new api.ClusterPublisher({ backend, clock, random, clusterName: 'atlantic', clusterID: 1 }),
-  Heartbeat: () => new api.Heartbeat(backend, clock, { random }),
+  Heartbeat: () => new api.Heartbeat({ backend, clock, random }),
   IPAM: () => new api.IPAM([[api.DEFAULT_POOL, ['10.1.0.0/16']]]),
   IPCache: ipcache,
   IPCacheSnapshot: () => ipcache().snapshot(),
@@ -183,6 +186,21 @@ function methodsOf(subject: object): readonly string[] {
   return [...methods];
 }
 
+/** Functions that change the host if their arguments are valid. */
+const CHANGES_HOST: ReadonlySet<string> = new Set(['cleanHost', 'openHostDatapath']);
+
+/** Abstract classes, and those that only this package constructs. */
+function isAbstract(name: string): boolean {
+  return [
+    'CacheReads',
+    'ClusterSet',
+    'IPCacheSnapshot',
+    'IdentityTraffic',
+    'KvstoreClient',
+    'Prefix',
+  ].includes(name);
+}
+
 function isClass(value: unknown): value is { readonly prototype: object } {
   return typeof value === 'function' && Function.prototype.toString.call(value).startsWith('class');
 }
@@ -203,7 +221,7 @@ class WrongCalls {
   call(name: string, subject: () => object, method: string): void {
     for (const args of ARGUMENTS) {
       const one = subject();
-      this.#guard(name, args, () => {
+      this.guard(name, args, () => {
         this.#follow(name, args, Reflect.apply(Reflect.get(one, method), one, args));
         if ('status' in one && typeof one.status === 'function') JSON.stringify(one.status());
       });
@@ -218,7 +236,12 @@ class WrongCalls {
     await Promise.race([Promise.all(this.#pending), turns()]);
   }
 
-  #guard(name: string, args: readonly unknown[], run: () => unknown): void {
+  /** Runs a call and uses its result for some steps. */
+  follow(name: string, args: readonly unknown[], run: () => unknown): void {
+    this.guard(name, args, () => this.#follow(name, args, run()));
+  }
+
+  guard(name: string, args: readonly unknown[], run: () => unknown): void {
     try {
       run();
     } catch (error) {
@@ -271,5 +294,91 @@ describe('a public method that is called with wrong arguments', () => {
     }
     await calls.settle();
     expect(Object.fromEntries(calls.raw)).toEqual({});
+  });
+});
+
+/** All public values. */
+const VALUES_BY_NAME: Readonly<Record<string, unknown>> = {
+  ...api,
+  ...formats,
+  ...shared,
+  ...kubernetes,
+  ...linux,
+  ...testing,
+};
+
+const ERRORS = Object.entries(VALUES_BY_NAME).flatMap(([name, value]) =>
+  isClass(value) && value.prototype instanceof Error ? [[name, value] as const] : [],
+);
+const CONSTRUCTORS = Object.entries(VALUES_BY_NAME).flatMap(([name, value]) =>
+  isClass(value) && !(value.prototype instanceof Error) && !isAbstract(name) ? [[name, value] as const] : [],
+);
+const FUNCTIONS = Object.entries(VALUES_BY_NAME).flatMap(([name, value]) =>
+  typeof value === 'function' && !isClass(value) && !CHANGES_HOST.has(name) ? [[name, value] as const] : [],
+);
+
+describe('a public error', () => {
+  it.each(ERRORS)('%s has its name and a code', (name, error) => {
+    const thrown: unknown = Reflect.construct(error as new () => unknown, ['code', 'message', 7]);
+    expect(thrown).toMatchObject({ name, code: expect.any(String) });
+  });
+});
+
+describe('a public constructor that is called with wrong arguments', () => {
+  it.each(CONSTRUCTORS)('makes an object or throws an error of ours: %s', async (name, constructed) => {
+    const calls = new WrongCalls();
+    for (const args of ARGUMENTS)
+      calls.guard(name, args, () => Reflect.construct(constructed as new () => unknown, [...args]));
+    await calls.settle();
+    expect(Object.fromEntries(calls.raw)).toEqual({});
+  });
+
+  it.each([
+    ['IPCache', { maxEntries: Number.NaN }, 'options.maxEntries must be at least 0, not NaN'],
+    ['IPCache', { maxWaiting: -1 }, 'options.maxWaiting must be at least 0, not -1'],
+    ['IPCache', { replayChunk: '9' }, 'options.replayChunk must be at least 1, not "9"'],
+    ['IPCache', { onReject: {} }, 'options.onReject must be a function, not {}'],
+    ['IPCache', null, 'options must be an object, not null'],
+    ['ServiceCache', {}, 'options.clusterName must be a string, not undefined'],
+    [
+      'ServiceCache',
+      { clusterName: 'a', nodePort: { enabled: true, ipv4: '10.0.0.1' } },
+      'options.nodePort.ipv4 must be a list, not "10.0.0.1"',
+    ],
+    ['NodeManager', {}, 'options.ipcache must be an object, not undefined'],
+    [
+      'NodeManager',
+      { ipcache: new api.IPCache(), clusterName: 'a', nodeName: 'n', underlay: 'IPv4' },
+      'options.underlay must be one of ipv4, ipv6, not "IPv4"',
+    ],
+    ['ClusterMesh', { clusterName: 'a' }, 'options.clusterID must be a number, not undefined'],
+    ['LocalCluster', { clusterName: 'a' }, 'options.backend must be an object, not undefined'],
+    ['KubernetesFeed', {}, 'options.source must be an object, not undefined'],
+    ['KubernetesClient', {}, 'access.server must be a string, not undefined'],
+    ['EtcdBackend', {}, 'config.endpoints must be iterable, not undefined'],
+    ['History', {}, 'options.ipcache must be an object, not undefined'],
+    ['SharedLookup', undefined, 'ipcache must be an object, not undefined'],
+    ['TurnGate', {}, 'options.nextTurn must be a function, not undefined'],
+    ['NodeIDs', 70_000, 'max must be an integer from 1 to 65535, not 70000'],
+    ['Heartbeat', {}, 'options.backend must be an object, not undefined'],
+  ])('names the option and its value: %s %j', (name, options, message) => {
+    const constructed = VALUES_BY_NAME[name];
+    const call = (): unknown => Reflect.construct(constructed as new () => unknown, [options]);
+    expect(call).toThrow(new UsageError('invalid-argument', `new ${name}: ${message}`));
+  });
+});
+
+describe('a public function that is called with wrong arguments', () => {
+  it.each(FUNCTIONS)('gives an outcome or an error of ours: %s', async (name, run) => {
+    const calls = new WrongCalls();
+    for (const args of ARGUMENTS)
+      calls.follow(name, args, () => Reflect.apply(run as () => unknown, undefined, args));
+    await calls.settle();
+    expect(Object.fromEntries(calls.raw)).toEqual({});
+  });
+
+  it.each([...CHANGES_HOST])('rejects a wrong type: %s', (name) => {
+    const run = VALUES_BY_NAME[name] as (...args: unknown[]) => unknown;
+    for (const value of [undefined, null, 7, {}, []]) expect(() => run(value, value)).toThrow(UsageError);
   });
 });

@@ -72,7 +72,7 @@ const nodeA: NodeSpec = {
 };
 
 function nodeManager(ipcache: IPCache): NodeManager {
-  return new NodeManager({ ipcache, clock: systemClock, clusterName: 'west', localNodeName: 'here' });
+  return new NodeManager({ ipcache, clock: systemClock, clusterName: 'west', nodeName: 'here' });
 }
 
 function feed(services: ServiceCache): void {

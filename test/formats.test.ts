@@ -73,7 +73,7 @@ it('a program publishes a cluster, and another one follows it', async () => {
   await Promise.all(stores.map((store) => store.markSynced()));
 
   const ipcache = new IPCache();
-  const names = { clusterName: 'own', localNodeName: 'here' };
+  const names = { clusterName: 'own', nodeName: 'here' };
   const nodes = new NodeManager({ ...runtime, ...names, ipcache });
   const services = new ServiceCache({ clusterName: 'own' });
   const mesh = new ClusterMesh({ ...runtime, ipcache, nodes, services, clusterName: 'own', clusterID: 2 });

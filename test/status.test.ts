@@ -48,7 +48,7 @@ describe('status() is plain data that survives JSON, even after many failures:',
       random,
       clock: new ManualClock(),
       clusterName: 'a',
-      localNodeName: 'n',
+      nodeName: 'n',
     });
     const failing = (): never => {
       throw new TypeError('no route');
@@ -99,7 +99,7 @@ describe('status() is plain data that survives JSON, even after many failures:',
     const shared = new SharedStore({ ...common, decode, observer });
     const collection = { list: () => backend.get('p/x').then(() => new Map()), remove: async () => true };
     const collector = new GarbageCollector({ collection, clock, intervalMs: 1000 });
-    const heartbeat = new Heartbeat(backend, clock);
+    const heartbeat = new Heartbeat({ backend, clock });
     const health = new KvstoreHealth({ backend, clock });
     const running = [
       watch.run({ backend, prefix: 'p/', signal }),
@@ -125,7 +125,7 @@ describe('status() is plain data that survives JSON, even after many failures:',
     const ipcache = new IPCache();
     const backend = new FaultyMemoryBackend({ clock, random });
     const engines = { ipcache, remoteNodeIdentities: true };
-    const own = new LocalCluster({ clusterName: 'own', engines, backend });
+    const own = new LocalCluster({ ...engines, clusterName: 'own', backend });
     const mesh = new ClusterMesh({ ...engines, clusterName: 'own', clusterID: 1, clock, random });
     const list = (): Promise<never> => Promise.reject(new Error('no such folder'));
     const folder = new ConfigFollower({ source: { list, watch: () => never }, mesh, clock });

@@ -17,7 +17,7 @@ import {
 } from 'datapath-cache';
 
 const [folder = '/var/lib/cilium/clustermesh'] = process.argv.slice(2);
-const names = { clusterName: 'observer', localNodeName: 'here' };
+const names = { clusterName: 'observer', nodeName: 'here' };
 
 const ipcache = new IPCache();
 const services = new ServiceCache(names);

@@ -32,7 +32,7 @@ const routes: NodeHandler = {
 
 const nodes = new NodeManager({
   clusterName: 'west',
-  localNodeName: 'n0',
+  nodeName: 'n0',
   ipcache: new IPCache(), // receives the addresses of nodes
   onHandlerFault: ({ call, node, error, retryInMs }) => {
     const when = retryInMs === undefined ? 'not tried again' : 'tried again';

@@ -153,7 +153,7 @@ export class Agent implements ReadModel, PlayTarget {
       clock,
       random,
       clusterName,
-      localNodeName: nodeName,
+      nodeName,
       localNodeIsHost: true,
       onReject: this.#onReject,
       onHandlerFault: ({ handler, error, node }) => {

@@ -302,7 +302,7 @@ export class MeshFeed {
     const { services, ...others } = this.#context.engines;
     const engines = { ...others, remoteNodeIdentities: network.remoteNodeIdentities };
     const common = { clusterName, clock, random, gate, onReject };
-    const local = new LocalCluster({ ...common, engines, failStatic, backend });
+    const local = new LocalCluster({ ...common, ...engines, failStatic, backend });
     const remote = { clusterID: localID, maxConnectedClusters, serviceTTLMs, serviceV2 };
     const mesh = new ClusterMesh({ ...common, ...engines, services, ...remote });
     const identities = new IdentityResolver({ local, clusterID, mesh, maxConnectedClusters });

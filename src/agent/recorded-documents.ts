@@ -1,4 +1,5 @@
 import { backendDocument, nodeDocument, serviceDocument } from '../api/documents.ts';
+import { checkArgument, FUNCTION, objectWith, oneOf, TEXT } from '../base/arguments.ts';
 import { ascending } from '../base/sorted-map.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { PastFields } from '../history/document-change.ts';
@@ -23,7 +24,10 @@ export interface RecordedEngines {
  * Records the later changes of services and nodes in a history. A change of a service contains only the fields and the
  * backends which differ, so its size does not depend on the number of backends.
  */
-export function recordDocuments(history: History, { services, nodes }: RecordedEngines): Unsubscribe {
+export function recordDocuments(history: History, engines: RecordedEngines): Unsubscribe {
+  checkArgument('recordDocuments: history', history, objectWith({ recordDocument: FUNCTION }));
+  checkArgument('recordDocuments: engines', engines, ENGINES);
+  const { services, nodes } = engines;
   // The replay of the current state is no change.
   let isLive = false;
   const nodeChanged = (old: Node | undefined, node: Node | undefined): void => {
@@ -59,10 +63,14 @@ export function recordDocuments(history: History, { services, nodes }: RecordedE
  * records it, for `documentAt`. Returns undefined if it does not exist.
  */
 export function currentDocument(
-  { services, nodes }: RecordedEngines,
+  engines: RecordedEngines,
   kind: 'service' | 'node',
   key: string,
 ): PastFields | undefined {
+  checkArgument('currentDocument: engines', engines, ENGINES);
+  checkArgument('currentDocument: kind', kind, oneOf('service', 'node'));
+  checkArgument('currentDocument: key', key, TEXT);
+  const { services, nodes } = engines;
   if (kind === 'node') {
     const node = nodes.get(key);
     return node && nodeFields(node);
@@ -108,3 +116,8 @@ function recordService(history: History, services: ServiceCache, event: ServiceE
 function clustersOf(backends: readonly Backend[]): string {
   return [...new Set(backends.map(({ cluster }) => cluster || 'local'))].sort().join(' ') || 'local';
 }
+
+const ENGINES = objectWith({
+  services: objectWith({ subscribe: FUNCTION }),
+  nodes: objectWith({ subscribe: FUNCTION, get: FUNCTION }),
+});

@@ -218,7 +218,7 @@ class KvstoreMeshProcess implements ServedProcess {
     void this.#tasks.runWithRestart('report', (signal) => this.#reportWrites(mesh, signal));
     if (heartbeat) {
       const onFailure = (error: unknown): void => log.warn(`cannot write the heartbeat: ${messageOf(error)}`);
-      const beats = new Heartbeat(this.#etcd, clock, { random, onFailure });
+      const beats = new Heartbeat({ backend: this.#etcd, clock, random, onFailure });
       void this.#tasks.runWithRestart('heartbeat', (signal) => beats.run(signal));
     }
     const source = remoteEtcds(path, { clock, random, gate: this.#gate, rateLimit });

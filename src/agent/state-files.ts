@@ -1,6 +1,6 @@
 import { type FileHandle, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { checkArguments, TEXT } from '../base/arguments.ts';
+import { checkArgument, checkArguments, TEXT } from '../base/arguments.ts';
 import { errorCode } from '../base/failure.ts';
 import { createFolder } from '../base/files/create-folder.ts';
 import { openRegularFile } from '../base/files/regular-file.ts';
@@ -52,6 +52,7 @@ export class StateFiles implements StateFolder {
   readonly #path: string;
 
   constructor(path: string) {
+    checkArgument('new StateFiles: path', path, TEXT);
     this.#path = path;
   }
 

@@ -1,4 +1,4 @@
-import { assert } from './assert.ts';
+import { requireArgument } from '../base/arguments.ts';
 import type { Clock, Timer } from './clock.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 
@@ -91,9 +91,9 @@ export class RateLimit {
     aborted: AbortedError = () => Object.assign(new Error('the call was aborted'), { code: 'aborted' }),
   ) {
     const { qps = 1, bootstrapQps = qps, maxInflight = 1 } = options; // an absent limit is valid
-    assert(qps > 0, `qps must be above 0, not ${qps}`);
-    assert(bootstrapQps > 0, `bootstrapQps must be above 0, not ${bootstrapQps}`);
-    assert(maxInflight >= 1, `maxInflight must be at least 1, not ${maxInflight}`);
+    requireArgument(qps > 0, `qps must be above 0, not ${qps}`);
+    requireArgument(bootstrapQps > 0, `bootstrapQps must be above 0, not ${bootstrapQps}`);
+    requireArgument(maxInflight >= 1, `maxInflight must be at least 1, not ${maxInflight}`);
     this.#clock = clock;
     this.#options = options;
     this.#nextDueAt = clock.now() - 1000;

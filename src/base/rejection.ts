@@ -1,4 +1,4 @@
-import { checkArguments, objectWith, TEXT } from './arguments.ts';
+import { checkArgument, checkArguments, objectWith, optional, TEXT } from './arguments.ts';
 import { CallbackGuard } from './guard.ts';
 import { cutText, showValue } from './show-value.ts';
 
@@ -37,6 +37,9 @@ export function rejection(
   why: string,
   at?: string,
 ): Rejection {
+  checkArgument('rejection: field', field, TEXT);
+  checkArgument('rejection: why', why, TEXT);
+  checkArgument('rejection: at', at, optional(TEXT));
   const shown = showValue(value);
   const path = cutText(field, QUOTED_LENGTH);
   const place = at === undefined ? undefined : cutText(at, QUOTED_LENGTH);

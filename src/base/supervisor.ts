@@ -29,7 +29,7 @@ export interface TaskStatus {
   readonly lastFailure: Failure | undefined;
 }
 
-/** Status of a {@link Supervisor}: its current tasks, and all failures so far. */
+/** The current background tasks of an object, and all their failures so far. */
 export interface SupervisorStatus {
   /** The running tasks in order of start. A settled task is removed (I11). */
   readonly tasks: readonly TaskStatus[];

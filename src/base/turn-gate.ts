@@ -1,4 +1,15 @@
-import { checkArguments, FUNCTION, ITERABLE, NUMBER, objectWith, optional, SIGNAL } from './arguments.ts';
+import {
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  ITERABLE,
+  NUMBER,
+  objectWith,
+  optional,
+  optionsWith,
+  POSITIVE,
+  SIGNAL,
+} from './arguments.ts';
 import type { Clock } from './clock.ts';
 import { onAbort } from './follow-signal.ts';
 import { CallbackGuard, type FaultListener } from './guard.ts';
@@ -51,11 +62,12 @@ export class TurnGate {
   #isTurnScheduled = false;
 
   constructor(options: TurnGateOptions) {
+    checkArgument('new TurnGate: options', options, OPTIONS);
     this.#options = options;
     this.#guard = new CallbackGuard(options.onFault);
   }
 
-  /** Number of errors of {@link runInBackground}. */
+  /** Number of errors of {@link TurnGate.runInBackground}. */
   get faults(): number {
     return this.#guard.faults;
   }
@@ -71,7 +83,7 @@ export class TurnGate {
     return Math.max(1, Math.floor(weightPerTurn / SLICES_PER_TURN));
   }
 
-  /** Like {@link run} without `work`: the caller does work of this weight after the promise resolves. */
+  /** Like {@link TurnGate.run} without `work`: the caller does work of this weight after the promise resolves. */
   pass(weight: number, signal?: AbortSignal): Promise<boolean> {
     return this.run(weight, () => {}, signal);
   }
@@ -107,9 +119,9 @@ export class TurnGate {
   }
 
   /**
-   * Calls {@link run} for each step (one `next`) of an iterator; each step has the weight of a {@link slice}. Resolves
-   * to true if all steps ran. No step starts after the signal has fired. If a step throws, rejects and runs no more
-   * steps.
+   * Calls {@link TurnGate.run} for each step (one `next`) of an iterator; each step has the weight of a
+   * {@link TurnGate.slice}. Resolves to true if all steps ran. No step starts after the signal has fired. If a step
+   * throws, rejects and runs no more steps.
    */
   async runSteps(steps: Iterable<unknown>, signal?: AbortSignal): Promise<boolean> {
     const iterator = steps[Symbol.iterator]();
@@ -122,8 +134,8 @@ export class TurnGate {
   }
 
   /**
-   * Calls {@link runSteps} without a result for the caller. An error of a step or of `onEnd` is counted and passed to
-   * `onFault`, because an unhandled rejection would end the process.
+   * Calls {@link TurnGate.runSteps} without a result for the caller. An error of a step or of `onEnd` is counted and
+   * passed to `onFault`, because an unhandled rejection would end the process.
    *
    * @param signal if it fires, the remaining steps do not run
    * @param onEnd called after the last step, after the signal has fired, or after a step has thrown
@@ -180,6 +192,14 @@ export class TurnGate {
     if (this.#options.activeMs !== undefined) this.#turnStartedAt = this.now();
   }
 }
+
+const OPTIONS = optionsWith({
+  clock: optional(objectWith({ now: FUNCTION })),
+  nextTurn: FUNCTION,
+  weightPerTurn: optional(POSITIVE),
+  msPerTurn: optional(POSITIVE),
+  activeMs: optional(FUNCTION),
+});
 
 checkArguments(TurnGate, {
   pass: { weight: NUMBER, signal: optional(SIGNAL) },

@@ -1,3 +1,13 @@
+import {
+  atLeast,
+  BOOLEAN,
+  checkArgument,
+  NUMBER,
+  oneOf,
+  optional,
+  optionsWith,
+  TEXT,
+} from '../base/arguments.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
@@ -8,7 +18,7 @@ import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
 import { ClusterStores } from './cluster-stores.ts';
 import { clusterLimits } from './decoders.ts';
-import type { MeshEngines } from './engines.ts';
+import { MESH_ENGINES, type MeshEngines } from './engines.ts';
 import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
 import type { KeyVersion } from './resource-stores.ts';
@@ -59,6 +69,7 @@ export class ClusterMesh extends ClusterSet {
   readonly #byID = new Map<number, FollowedCluster>();
 
   constructor(options: ClusterMeshOptions) {
+    checkArgument('new ClusterMesh: options', options, OPTIONS);
     super(options);
     this.#options = withRuntime(options);
   }
@@ -158,3 +169,12 @@ export class ClusterMesh extends ClusterSet {
     return undefined;
   }
 }
+
+const OPTIONS = optionsWith({
+  ...MESH_ENGINES,
+  clusterName: TEXT,
+  clusterID: NUMBER,
+  maxConnectedClusters: optional(oneOf(255, 511)),
+  serviceTTLMs: optional(atLeast(0)),
+  needsConfig: optional(BOOLEAN),
+});

@@ -1,5 +1,4 @@
-import { checkArguments, FUNCTION, TEXT } from '../base/arguments.ts';
-import { assert } from '../base/assert.ts';
+import { checkArguments, FUNCTION, requireAllowed, TEXT } from '../base/arguments.ts';
 import type { Clock } from '../base/clock.ts';
 import { CallbackSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -70,7 +69,7 @@ export abstract class ClusterSet implements SyncMembers, AsyncDisposable {
    * does not wait for the connection.
    */
   add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
-    assert(!this.#stopped, 'the mesh has been stopped');
+    requireAllowed(!this.#stopped, 'add must not be called after stop');
     const fault = this.check(name);
     if (fault !== undefined) return Promise.resolve(fault);
     return this.#runInOrder(name, async () => {

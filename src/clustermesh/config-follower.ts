@@ -1,4 +1,11 @@
-import { assert } from '../base/assert.ts';
+import {
+  checkArgument,
+  FUNCTION,
+  objectWith,
+  optional,
+  optionsWith,
+  requireAllowed,
+} from '../base/arguments.ts';
 import type { Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { CallbackGuard } from '../base/guard.ts';
@@ -26,7 +33,9 @@ export interface ConfigSource {
 
 /** Options of {@link ConfigFollower}. */
 export interface ConfigFollowerOptions extends Pick<RuntimeOptions, 'clock'> {
+  /** Lists the configurations of clusters, such as a {@link ConfigFolder}. */
   readonly source: ConfigSource;
+  /** The mesh to which clusters are added, and from which they are removed. */
   readonly mesh: Pick<ClusterMesh, 'add' | 'remove' | 'check'>;
   /** Receives each new or changed problem once. `name` is the file name, or empty for the directory. */
   readonly onProblem?: ((name: string, reason: string) => void) | undefined;
@@ -82,6 +91,7 @@ export class ConfigFollower implements AsyncDisposable {
   #stopped = false;
 
   constructor(options: ConfigFollowerOptions) {
+    checkArgument('new ConfigFollower: options', options, OPTIONS);
     this.#options = withRuntime(options);
     this.#tasks = new Supervisor({ clock: this.#options.clock, random: () => 1 });
   }
@@ -91,7 +101,7 @@ export class ConfigFollower implements AsyncDisposable {
    * added yet; {@link ConfigFollower.listed} waits for the first success. Must be called once.
    */
   async start(): Promise<void> {
-    assert(this.#unwatch === undefined, 'the directory is followed already');
+    requireAllowed(this.#unwatch === undefined, 'start must be called once');
     this.#unwatch = this.#options.source.watch(() => this.#onChange());
     await this.#scan();
   }
@@ -212,3 +222,10 @@ export class ConfigFollower implements AsyncDisposable {
     return newProblems.length > 0;
   }
 }
+
+const OPTIONS = optionsWith({
+  source: objectWith({ list: FUNCTION, watch: FUNCTION }),
+  mesh: objectWith({ add: FUNCTION }),
+  onProblem: optional(FUNCTION),
+  onScan: optional(FUNCTION),
+});

@@ -1,3 +1,4 @@
+import { type Check, FUNCTION, objectWith, optional } from '../base/arguments.ts';
 import type { Claim, PrefixDeleteOptions, Writer } from '../ipcache/types.ts';
 import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
@@ -77,3 +78,13 @@ export interface MeshEngines {
    */
   readonly remoteNodeIdentities?: boolean | undefined;
 }
+
+/** Checks of {@link MeshEngines}, by name. */
+export const MESH_ENGINES: Readonly<Record<string, Check>> = {
+  ipcache: optional(objectWith({ upsert: FUNCTION, delete: FUNCTION, withdraw: FUNCTION, batch: FUNCTION })),
+  services: optional(objectWith({ mergeExternalServiceUpdate: FUNCTION, withdrawCluster: FUNCTION })),
+  nodes: optional(objectWith({ nodeUpdated: FUNCTION, nodeDeleted: FUNCTION, withdraw: FUNCTION })),
+  exports: optional(objectWith({ exportUpdated: FUNCTION, exportDeleted: FUNCTION })),
+  onCause: optional(FUNCTION),
+  onWithdrawal: optional(FUNCTION),
+};

@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, NUMBER, OBJECT, objectWith, oneOf, optional } from '../base/arguments.ts';
 import type { Labels } from '../model/labels.ts';
 import {
   clusterIDOf,
@@ -32,6 +33,7 @@ export class IdentityResolver {
   readonly #options: IdentityResolverOptions;
 
   constructor(options: IdentityResolverOptions) {
+    checkArgument('new IdentityResolver: options', options, OPTIONS);
     this.#options = options;
   }
 
@@ -56,3 +58,10 @@ export class IdentityResolver {
     return undefined;
   }
 }
+
+const OPTIONS = objectWith({
+  local: optional(objectWith({ identities: OBJECT })),
+  clusterID: optional(NUMBER),
+  mesh: optional(objectWith({ identitiesFor: FUNCTION })),
+  maxConnectedClusters: optional(oneOf(255, 511)),
+});

@@ -1,4 +1,14 @@
-import { checkArguments, FUNCTION } from '../base/arguments.ts';
+import {
+  atLeast,
+  BOOLEAN,
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  OBJECT,
+  optional,
+  optionsWith,
+  TEXT,
+} from '../base/arguments.ts';
 import { CallbackSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
@@ -9,7 +19,7 @@ import { NEW_CLUSTER } from './cluster-state.ts';
 import type { OnClusterChange, RemoteClusterStatus } from './cluster-status.ts';
 import { ClusterStores } from './cluster-stores.ts';
 import { NO_LIMITS } from './decoders.ts';
-import type { MeshEngines } from './engines.ts';
+import { MESH_ENGINES, type MeshEngines } from './engines.ts';
 import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import type { KeyVersion } from './resource-stores.ts';
 import {
@@ -21,9 +31,12 @@ import {
 } from './sync-deadline.ts';
 
 /** Options of {@link LocalCluster}. */
-export interface LocalClusterOptions extends RuntimeOptions, FollowingOptions {
+export interface LocalClusterOptions
+  extends RuntimeOptions,
+    FollowingOptions,
+    Omit<MeshEngines, 'services' | 'exports' | 'identities'> {
+  /** Name of the cluster, which is part of its keys in the kvstore. */
   readonly clusterName: string;
-  readonly engines: Omit<MeshEngines, 'services' | 'exports' | 'identities'>;
   /** The cluster's kvstore. The caller closes it. */
   readonly backend: KvstoreBackend;
   /**
@@ -53,8 +66,10 @@ export class LocalCluster implements SyncMembers, AsyncDisposable {
   #started = false;
 
   constructor(options: LocalClusterOptions) {
+    checkArgument('new LocalCluster: options', options, OPTIONS);
     this.#options = withRuntime(options);
-    const { clusterName: name, engines, clock, random } = this.#options;
+    const { clusterName: name, clock, random } = this.#options;
+    const { ipcache, nodes, onCause, onWithdrawal, tap, remoteNodeIdentities } = options;
     const { failStatic = true, refillMs, gate, valueLimits, onReject } = options;
     this.#cluster = new FollowedCluster({
       name,
@@ -71,7 +86,7 @@ export class LocalCluster implements SyncMembers, AsyncDisposable {
           gate,
           valueLimits,
           writer: { source: 'kvstore' },
-          engines: { ...engines, services: undefined, exports: undefined, identities: undefined },
+          engines: { ipcache, nodes, onCause, onWithdrawal, tap, remoteNodeIdentities },
           limits: () => NO_LIMITS,
         }),
       objection: () => undefined,
@@ -140,6 +155,14 @@ export class LocalCluster implements SyncMembers, AsyncDisposable {
     return this.stop();
   }
 }
+
+const OPTIONS = optionsWith({
+  clusterName: TEXT,
+  ...MESH_ENGINES,
+  backend: OBJECT,
+  failStatic: optional(BOOLEAN),
+  refillMs: optional(atLeast(0)),
+});
 
 checkArguments(LocalCluster, {
   syncedWithin: { deadline: SYNC_DEADLINE },

@@ -1,4 +1,12 @@
-import { type Check, NUMBER, objectWith, optional, SIGNAL } from '../base/arguments.ts';
+import {
+  type Check,
+  checkArgument,
+  FUNCTION,
+  NUMBER,
+  objectWith,
+  optional,
+  SIGNAL,
+} from '../base/arguments.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { withRuntime } from '../base/system-clock.ts';
@@ -71,6 +79,8 @@ export function waitForSync(
   members: SyncMembers,
   deadline: SyncDeadline & { readonly clock?: Clock | undefined },
 ): Promise<readonly string[]> {
+  checkArgument('waitForSync: members', members, objectWith({ progressOf: FUNCTION, onChange: FUNCTION }));
+  checkArgument('waitForSync: deadline', deadline, SYNC_DEADLINE);
   return new Promise((resolve) => new SyncWait(members, withRuntime(deadline), resolve).start());
 }
 

@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, OBJECT, objectWith, optional, optionsWith } from '../base/arguments.ts';
 import { disposeOnError } from '../base/dispose-on-error.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { deferred } from '../base/sleep.ts';
@@ -24,9 +25,10 @@ export interface Datapath {
   readonly nodeOptions?: NodeSubscribeOptions | undefined;
 }
 
-/** The engines of a connected datapath. */
+/** The engines of a connected datapath. All are needed, even if the datapath lacks the part of an engine. */
 export interface DatapathEngines {
   readonly ipcache: Pick<IPCache, 'subscribe'>;
+  /** Its `markSynced` states that the inputs of all engines are complete, so stale content may be deleted. */
   readonly services: Pick<ServiceCache, 'subscribe'>;
   readonly nodes: Pick<NodeManager, 'subscribe' | 'sweep'>;
 }
@@ -39,6 +41,7 @@ export interface DatapathContent {
   readonly nodes?: Iterable<Node> | undefined;
 }
 
+/** Options of {@link connectDatapath}. */
 export interface ConnectDatapathOptions {
   /** The present content of the datapath; default none. Read once, before the first call. */
   readonly previous?: DatapathContent | undefined;
@@ -75,8 +78,12 @@ export interface DatapathConnection extends Unsubscribe {
 export function connectDatapath(
   datapath: Datapath,
   engines: DatapathEngines,
-  { previous = {}, gate = OPEN_GATE, onListenerFault }: ConnectDatapathOptions = {},
+  options: ConnectDatapathOptions = {},
 ): DatapathConnection {
+  checkArgument('connectDatapath: datapath', datapath, DATAPATH);
+  checkArgument('connectDatapath: engines', engines, ENGINES);
+  checkArgument('connectDatapath: options', options, optionsWith({ previous: optional(OBJECT) }));
+  const { previous = {}, gate = OPEN_GATE, onListenerFault } = options;
   const guard = new CallbackGuard(onListenerFault);
   const { nodes, ipcache, services } = datapath;
   const inputsComplete = deferred();
@@ -147,3 +154,14 @@ function connectServices(
     }),
   );
 }
+
+const DATAPATH = objectWith({
+  ipcache: optional(objectWith({ onChanges: FUNCTION })),
+  services: optional(objectWith({ onEvents: FUNCTION })),
+  nodes: optional(objectWith({ nodeAdd: FUNCTION, nodeUpdate: FUNCTION, nodeDelete: FUNCTION })),
+});
+const ENGINES = objectWith({
+  ipcache: objectWith({ subscribe: FUNCTION }),
+  services: objectWith({ subscribe: FUNCTION }),
+  nodes: objectWith({ subscribe: FUNCTION, sweep: FUNCTION }),
+});

@@ -1,5 +1,18 @@
-import { type Check, checkArguments, LIST, OBJECT, objectWith, optional, TEXT } from '../base/arguments.ts';
-import { assert } from '../base/assert.ts';
+import {
+  atLeast,
+  type Check,
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  LIST,
+  OBJECT,
+  objectWith,
+  optional,
+  optionsWith,
+  requireAllowed,
+  requireArgument,
+  TEXT,
+} from '../base/arguments.ts';
 import type { Clock } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -49,7 +62,9 @@ const MIN_MEMORY: number = 256 << 10;
 /** Minimum of `disk.maxBytes`: 16 segments of 64 KiB. */
 const MIN_DISK: number = 1 << 20;
 
+/** Options of {@link History}. */
 export interface HistoryOptions {
+  /** The cache whose claims are recorded. */
   readonly ipcache: IPCache;
   /** Default: the system clock. */
   readonly clock?: Clock | undefined;
@@ -71,6 +86,7 @@ export interface HistoryDiskStatus {
   readonly failure: Failure | undefined;
 }
 
+/** Status of a {@link History}. */
 export interface HistoryStatus extends ChangeLogCounts {
   /** Earliest wall time of the retained states, in milliseconds; undefined before the start. */
   readonly retainedFrom: number | undefined;
@@ -99,9 +115,8 @@ export class History implements AsyncDisposable {
   readonly past: PastReader;
 
   constructor(options: HistoryOptions) {
+    checkArgument('new History: options', options, OPTIONS);
     const { memory = DEFAULT_MEMORY, disk, gate = OPEN_GATE } = options;
-    assert(memory >= MIN_MEMORY, `memory must be at least ${MIN_MEMORY} bytes`);
-    assert(disk === undefined || disk.maxBytes >= MIN_DISK, `the disk must have at least ${MIN_DISK} bytes`);
     this.#options = withRuntime({ ...options, memory });
     this.#archive = disk && new SegmentArchive(disk, gate);
     const { ipcache, clock } = this.#options;
@@ -114,7 +129,7 @@ export class History implements AsyncDisposable {
    * are recorded in memory only. Never rejects: if the folder cannot be read, the status has the failure.
    */
   async open(): Promise<void> {
-    assert(this.#log === undefined, 'open must be called before start');
+    requireAllowed(this.#log === undefined, 'open must be called before start');
     try {
       await this.#archive?.open();
       this.#isOpen = this.#log === undefined; // false if `start` did not wait
@@ -136,7 +151,7 @@ export class History implements AsyncDisposable {
 
   /** Starts to record. Must be called when the first lists are complete, because their items are not changes. */
   start(): void {
-    assert(this.#log === undefined, 'start must be called once');
+    requireAllowed(this.#log === undefined, 'start must be called once');
     const { ipcache, clock, memory = DEFAULT_MEMORY } = this.#options;
     const archive = this.#isOpen ? this.#archive : undefined;
     const log = new ChangeLog(
@@ -282,7 +297,10 @@ export class History implements AsyncDisposable {
     certain?: Uint8Array,
   ): number {
     const count = addresses.length;
-    assert(identities.length >= count, 'lookupMany: identities must have an element for each address');
+    requireArgument(
+      identities.length >= count,
+      'lookupMany: identities must have an element for each address',
+    );
     let found = 0;
     identities.fill(0, 0, count);
     this.#lookupEach('lookupMany', addresses, times, certain, (lookups, ip, address, ms, index) => {
@@ -321,7 +339,7 @@ export class History implements AsyncDisposable {
   ): void {
     const count = addresses.length;
     const hasRoom = times.length >= count && (certain?.length ?? count) >= count;
-    assert(hasRoom, `${method}: times and certain must have an element for each address`);
+    requireArgument(hasRoom, `${method}: times and certain must have an element for each address`);
     const lookups = new PastLookups(this.#options.ipcache, this.#segments(), {
       4: this.#lengths(4),
       6: this.#lengths(6),
@@ -397,6 +415,12 @@ export class History implements AsyncDisposable {
 }
 
 const CAUSE: Check = optional(objectWith({ store: TEXT, revision: TEXT }));
+
+const OPTIONS = optionsWith({
+  ipcache: objectWith({ observeClaims: FUNCTION, lookupMany: FUNCTION }),
+  memory: optional(atLeast(MIN_MEMORY)),
+  disk: optional(objectWith({ maxBytes: atLeast(MIN_DISK) })),
+});
 
 checkArguments(History, {
   setCause: { cause: CAUSE },

@@ -1,5 +1,4 @@
-import { BYTES, type Check, objectWith } from '../base/arguments.ts';
-import { assert } from '../base/assert.ts';
+import { BYTES, type Check, objectWith, requireArgument } from '../base/arguments.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
 import { isMapped, unmap } from '../net/parse-address.ts';
 import { type PrefixRegister, parseKey } from '../net/prefix.ts';
@@ -36,9 +35,15 @@ function isBytes(list: AddressList): list is AddressBytes {
 export function countAddresses(list: AddressList): number {
   if (!isBytes(list)) return list.length;
   const { bytes, family, offset = 0, stride = bytesOf(family) } = list;
-  assert(family === 4 || family === 6, 'addresses: family must be 4 or 6');
-  assert(Number.isInteger(offset) && offset >= 0, 'addresses: offset must be at least 0');
-  assert(Number.isInteger(stride) && stride >= 1, 'addresses: stride must be at least 1');
+  requireArgument(family === 4 || family === 6, `addresses.family must be 4 or 6, not ${family}`);
+  requireArgument(
+    Number.isInteger(offset) && offset >= 0,
+    `addresses.offset must be an integer of at least 0, not ${offset}`,
+  );
+  requireArgument(
+    Number.isInteger(stride) && stride >= 1,
+    `addresses.stride must be an integer of at least 1, not ${stride}`,
+  );
   return Math.max(0, Math.floor((bytes.length - offset - bytesOf(family)) / stride) + 1);
 }
 

@@ -1,5 +1,4 @@
-import { checkArguments, NUMBER, OBJECT, optional } from '../base/arguments.ts';
-import { assert } from '../base/assert.ts';
+import { checkArguments, NUMBER, OBJECT, optional, requireArgument } from '../base/arguments.ts';
 import type { PrefixTable } from '../lpm/prefix-table.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
 import {
@@ -77,7 +76,10 @@ export class CacheReads {
    */
   lookupMany(addresses: AddressList, identities: Uint32Array): number {
     const count = countAddresses(addresses);
-    assert(identities.length >= count, 'lookupMany: identities must have an element for each address');
+    requireArgument(
+      identities.length >= count,
+      'lookupMany: identities must have an element for each address',
+    );
     let found = 0;
     for (let from = 0; from < count; from += BLOCK_KEYS) {
       found += this.#lookupBlock(addresses, from, Math.min(BLOCK_KEYS, count - from), identities);

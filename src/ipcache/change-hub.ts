@@ -17,6 +17,7 @@ const PENDING_PREFIXES = 65_536;
 export interface ReadOptions {
   /** The last revision that the reader knows. */
   readonly from?: number | undefined;
+  /** Ends the iteration when it aborts. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -1,4 +1,4 @@
-import { assert } from '../base/assert.ts';
+import { requireArgument } from '../base/arguments.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, prefixChange, prefixHash, sameEntry } from './change.ts';
 import type { ClaimObserver, KeyImage } from './claims/claim-state.ts';
@@ -20,7 +20,7 @@ interface BatchedClaimChange {
 
 /**
  * A copy of the visible entries of a cache. It receives each change immediately, without the text and the objects of an
- * {@link IPCacheChange}. If a batch throws, the mirror receives the changes that undo it. A mirror must not throw and
+ * `IPCacheChange`. If a batch throws, the mirror receives the changes that undo it. A mirror must not throw and
  * must not write to the cache.
  */
 export interface EntryMirror {
@@ -172,7 +172,7 @@ export class ChangeJournal {
     this.#batchStart = lengthsBefore.images;
     try {
       const result = write();
-      assert(!(result instanceof Promise), 'batch: the function must be synchronous');
+      requireArgument(!(result instanceof Promise), 'batch: write must be synchronous');
       return result;
     } catch (error) {
       for (const { key, image } of this.#previousImages.splice(lengthsBefore.images).reverse())

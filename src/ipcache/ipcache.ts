@@ -1,5 +1,20 @@
-import { checkArguments, FUNCTION, OBJECT, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
-import { assert } from '../base/assert.ts';
+import {
+  atLeast,
+  BOOLEAN,
+  type Check,
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  NUMBER,
+  OBJECT,
+  objectWith,
+  optional,
+  optionsWith,
+  requireAllowed,
+  requireArgument,
+  SIGNAL,
+  TEXT,
+} from '../base/arguments.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
@@ -101,12 +116,9 @@ export class IPCache extends CacheReads {
   #hosts: HostIndex | undefined;
 
   constructor(options: IPCacheOptions = {}) {
+    checkArgument('new IPCache: options', options, OPTIONS);
     const { retainOverruled = true, maxEntries = Number.POSITIVE_INFINITY, hashSeed } = options;
     const { maxWaiting = Math.max(maxEntries, MIN_WAITING_LIMIT), replayChunk = REPLAY_CHUNK } = options;
-    // NaN would mean no limit.
-    assert(maxEntries >= 0, `maxEntries must be at least 0, not ${maxEntries}`);
-    assert(maxWaiting >= 0, `maxWaiting must be at least 0, not ${maxWaiting}`);
-    assert(replayChunk >= 1, `replayChunk must be at least 1, not ${replayChunk}`);
     const journal = new ChangeJournal();
     const state = new ClaimState(journal, { retainOverruled, maxEntries, hashSeed });
     super(state.table, state.rows);
@@ -177,7 +189,7 @@ export class IPCache extends CacheReads {
       this.#outcomes.count(this.#reject(fault));
       return;
     }
-    assert(limit >= 1, 'withdrawSteps: the step size must be at least 1');
+    requireArgument(limit >= 1, `withdrawSteps: limit must be at least 1, not ${limit}`);
     let from = 0;
     while (this.#waiting.holds(by) || this.#state.holds(by)) {
       const withdrawn = this.batch(() => {
@@ -403,7 +415,7 @@ export class IPCache extends CacheReads {
     listener: IPCacheListener,
     { replay = true }: { readonly replay?: boolean | undefined } = {},
   ): Unsubscribe {
-    assert(!this.#journal.inBatch, 'subscribe must not be called inside a batch');
+    requireAllowed(!this.#journal.inBatch, 'subscribe must not be called inside a batch');
     return this.#hub.subscribe(listener, replay ? () => this.#visibleEntries() : undefined);
   }
 
@@ -412,7 +424,7 @@ export class IPCache extends CacheReads {
    * cost one comparison more. Must not be called within a batch. See {@link EntryMirror}.
    */
   mirror(mirror: EntryMirror): Unsubscribe {
-    assert(!this.#journal.inBatch, 'mirror must not be called inside a batch');
+    requireAllowed(!this.#journal.inBatch, 'mirror must not be called inside a batch');
     const { table, rows } = this.#state;
     const key = prefixRegister();
     for (const slot of table.slots()) {
@@ -437,7 +449,7 @@ export class IPCache extends CacheReads {
    * ends if `signal` aborts or the consumer stops. Revisions of different caches are unrelated.
    */
   changes(options: ReadOptions = {}): AsyncIterableIterator<ChangeBatch> {
-    assert(!this.#journal.inBatch, 'changes must not be called inside a batch');
+    requireAllowed(!this.#journal.inBatch, 'changes must not be called inside a batch');
     return this.#hub.read(options, () => this.snapshot());
   }
 
@@ -446,7 +458,7 @@ export class IPCache extends CacheReads {
    * {@link IPCacheSnapshot} describes the cost of later writes. Must not be called within a batch.
    */
   snapshot(): IPCacheSnapshot {
-    assert(!this.#journal.inBatch, 'snapshot must not be called inside a batch');
+    requireAllowed(!this.#journal.inBatch, 'snapshot must not be called inside a batch');
     return new IPCacheSnapshot(this.table.fork(), this.rows.fork(), this.#hub.revision);
   }
 
@@ -604,6 +616,14 @@ export class IPCache extends CacheReads {
     ];
   }
 }
+
+const OPTIONS: Check = optionsWith({
+  retainOverruled: optional(BOOLEAN),
+  maxEntries: optional(atLeast(0)),
+  maxWaiting: optional(atLeast(0)),
+  hashSeed: optional(NUMBER),
+  replayChunk: optional(atLeast(1)),
+});
 
 checkArguments(IPCache, {
   batch: { write: FUNCTION },

@@ -1,3 +1,12 @@
+import {
+  type Check,
+  checkArgument,
+  FUNCTION,
+  OBJECT,
+  objectWith,
+  optionsWith,
+  TEXT,
+} from '../base/arguments.ts';
 import type { Failure } from '../base/failure.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
@@ -59,6 +68,8 @@ export class KubernetesClient implements ResourceSource, AsyncDisposable {
 
   /** @param access address and credentials of the server, or a transport */
   constructor(access: ClusterAccess | ApiTransport, options: KubernetesClientOptions = {}) {
+    checkArgument('new KubernetesClient: access', access, ACCESS);
+    checkArgument('new KubernetesClient: options', options, optionsWith());
     const { clock, random, gate = new TurnGate({ clock, nextTurn: setImmediate }) } = withRuntime(options);
     const isTransport = 'send' in access;
     this.#server = isTransport ? 'memory' : access.server;
@@ -121,3 +132,8 @@ export class KubernetesClient implements ResourceSource, AsyncDisposable {
     return this.close();
   }
 }
+
+const ACCESS: Check = (value) =>
+  objectWith({ send: FUNCTION })(value) === undefined
+    ? undefined
+    : objectWith({ server: TEXT, credentials: OBJECT })(value);

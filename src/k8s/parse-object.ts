@@ -1,3 +1,4 @@
+import { checkArgument, objectWith, optional, TEXT } from '../base/arguments.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { parseTime } from '../base/system-clock.ts';
 import { Fields, type RejectField } from '../net/fields.ts';
@@ -52,13 +53,15 @@ function nameOf(kind: string, object: unknown): string {
   return `${kind} ${namespace === undefined ? name : `${namespace}/${name}`}`;
 }
 
-/** Parses an untrusted object with `read`, which returns undefined if the object is unusable. Never throws. */
+/** Parses an untrusted object with `read`, which returns undefined if the object is unusable. Throws for no object. */
 export function parseObject<T>(
   kind: string,
   object: unknown,
-  { at }: ParseOptions,
+  options: ParseOptions,
   read: (fields: ObjectFields) => T | undefined,
 ): Parsed<T> {
+  checkArgument('parse: options', options, objectWith({ at: optional(TEXT) }));
+  const { at } = options;
   const rejections: Rejection[] = [];
   let place: string | undefined;
   const reject: RejectField<undefined> = (reason, field, value, why) => {

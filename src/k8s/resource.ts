@@ -1,3 +1,4 @@
+import { checkArgument, OBJECT, objectWith } from '../base/arguments.ts';
 import type { Failure } from '../base/failure.ts';
 
 /**
@@ -26,7 +27,9 @@ export type ObjectVersion = Pick<KubernetesObject['metadata'], 'uid' | 'resource
  * Returns the part of an object that a reflector must keep at least. Pass it as `keep` if the sink stores the values of
  * objects itself.
  */
-export function objectVersion({ metadata: { uid, resourceVersion } }: KubernetesObject): ObjectVersion {
+export function objectVersion(object: KubernetesObject): ObjectVersion {
+  checkArgument('objectVersion: object', object, objectWith({ metadata: OBJECT }));
+  const { uid, resourceVersion } = object.metadata;
   return { uid, resourceVersion }; // the reflector has the name
 }
 
@@ -162,6 +165,7 @@ export interface FollowOptions {
    * {@link ScannedObject}. Requires {@link objectVersion} as `keep`. Default: none.
    */
   readonly scanner?: ObjectScanner | undefined;
+  /** Called when the state changes. */
   readonly onState?: ((state: ResourceState) => void) | undefined;
 }
 

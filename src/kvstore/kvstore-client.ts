@@ -1,13 +1,18 @@
 import {
+  atLeast,
+  BOOLEAN,
   BYTES,
   type Check,
+  checkArgument,
   checkArguments,
   FUNCTION,
   listOf,
+  matching,
   NUMBER,
   OBJECT,
   objectWith,
   optional,
+  optionsWith,
   SIGNAL,
   shaped,
   TEXT,
@@ -98,8 +103,8 @@ export interface BackendOptions {
    */
   readonly writeTimeoutMs?: number | undefined;
   /**
-   * Detects immediately if the server has ended a lease, at the cost of one key per lease and a watch of these keys
-   * ({@link LeaseWitnesses}). Default: the next keepalive detects it.
+   * If true, the end of a lease by the server is detected immediately, at the cost of one key per lease and a watch of
+   * these keys. Default false: the next keepalive detects it.
    */
   readonly witnessLeases?: boolean | undefined;
   /** Splits listings, and work that grows with the number of leased keys, into short turns. Default: no limits. */
@@ -112,7 +117,9 @@ export interface KvstoreClientOptions extends BackendOptions {
   readonly kind: string;
   /** @internal */
   readonly transport: Transport;
+  /** Measures deadlines, leases and delays of retries. */
   readonly clock: Clock;
+  /** Source of jitter. */
   readonly random: Random;
   /**
    * @internal Limits the rate of reads and writes, including the pages of `listPrefix`. Watches, keepalives and locks
@@ -185,12 +192,9 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
 
   /** @internal */
   constructor(options: KvstoreClientOptions) {
+    checkArgument('options', options, CLIENT_OPTIONS);
     this.#options = options;
     const { clock, random, onFailure, leaseSeconds = LEASE_SECONDS } = options;
-    assert(
-      Number.isInteger(leaseSeconds) && leaseSeconds > 0 && leaseSeconds <= MAX_LEASE_SECONDS,
-      `leaseSeconds must be 1 to ${MAX_LEASE_SECONDS} whole seconds: ${leaseSeconds}`,
-    );
     const transport = new ObservedTransport(
       options.transport,
       clock,
@@ -712,6 +716,18 @@ const KEY_WRITE = shaped<KeyWrite>(
 
 const LEASE: Check = (lease) =>
   typeof lease === 'string' && /^-?\d{1,20}$/.test(lease) ? undefined : ' must be the decimal id of a lease';
+
+const CLIENT_OPTIONS = optionsWith({
+  leaseSeconds: optional(
+    matching(
+      `must be 1 to ${MAX_LEASE_SECONDS} whole seconds`,
+      (value) => Number.isInteger(value) && Number(value) > 0 && Number(value) <= MAX_LEASE_SECONDS,
+    ),
+  ),
+  mayWrite: optional(FUNCTION),
+  writeTimeoutMs: optional(atLeast(0)),
+  witnessLeases: optional(BOOLEAN),
+});
 
 checkArguments(KvstoreClient, {
   get: { key: TEXT, options: OPTIONS },

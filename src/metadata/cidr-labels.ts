@@ -1,7 +1,11 @@
+import { type Check, oneOf } from '../base/arguments.ts';
 import type { Label, Labels } from '../model/labels.ts';
 
 /** `single-stack`: one label `world`. `dual-stack`: one label for each address family (KUBERNETES 50, 51). */
 export type WorldLabels = 'single-stack' | 'dual-stack';
+
+/** Accepts a {@link WorldLabels}. */
+export const WORLD_LABELS: Check = oneOf('single-stack', 'dual-stack');
 
 /** Returns the label of a reserved identity. */
 export function reservedLabel(key: string): Label {

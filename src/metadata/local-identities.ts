@@ -1,3 +1,4 @@
+import { requireArgument } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
 import { formatLabels, type Labels, sortLabels } from '../model/labels.ts';
@@ -42,7 +43,7 @@ export class LocalIdentities {
   /** @param capacity maximum number of identities in use; default 65,535 */
   constructor(capacity: number = LAST_IDENTITY - FIRST_IDENTITY + 1) {
     const isInRange = capacity >= 1 && capacity <= LAST_IDENTITY - FIRST_IDENTITY + 1;
-    assert(isInRange, `capacity must be from 1 to 65,535, not ${capacity}`);
+    requireArgument(isInRange, `new LocalIdentities: capacity must be from 1 to 65,535, not ${capacity}`);
     this.#last = FIRST_IDENTITY + capacity - 1;
   }
 

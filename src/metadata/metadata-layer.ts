@@ -1,4 +1,4 @@
-import { listOf, shaped } from '../base/arguments.ts';
+import { atLeast, checkArgument, FUNCTION, objectWith, optional, optionsWith } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
@@ -6,7 +6,7 @@ import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '.
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { Claim, KeyedEntry } from '../ipcache/types.ts';
 import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
-import { formatLabels, type Label, type Labels } from '../model/labels.ts';
+import { formatLabels, LABELS, type Labels } from '../model/labels.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { isSource, type Source } from '../model/source.ts';
 import { maskWords } from '../net/address-words.ts';
@@ -19,7 +19,7 @@ import {
   parsePrefix,
   prefixRegister,
 } from '../net/prefix.ts';
-import type { WorldLabels } from './cidr-labels.ts';
+import { WORLD_LABELS, type WorldLabels } from './cidr-labels.ts';
 import { LocalIdentities } from './local-identities.ts';
 import {
   addLabels,
@@ -33,6 +33,7 @@ import {
 
 /** Options of {@link MetadataLayer}. */
 export interface MetadataLayerOptions {
+  /** Receives the claims on prefixes with labels. */
   readonly ipcache: IPCache;
   /** Calls `callback` in a later turn of the event loop, like `setImmediate`. */
   readonly nextTurn: (callback: () => void) => unknown;
@@ -65,14 +66,6 @@ export interface MetadataLayerStatus {
 
 /** The owner of all claims of this layer. */
 export const METADATA_OWNER = 'metadata';
-
-const LABELS = listOf(
-  shaped<Label>(
-    'must have a source, a key and a value',
-    ({ source, key, value }) =>
-      typeof source === 'string' && typeof key === 'string' && typeof value === 'string',
-  ),
-);
 
 const CHUNK = 256;
 /** Number of labels whose merge takes as long as the other work on a prefix. */
@@ -145,8 +138,8 @@ export class MetadataLayer {
   #hasFreedIdentity = false;
 
   constructor(options: MetadataLayerOptions) {
+    checkArgument('new MetadataLayer: options', options, OPTIONS);
     const { chunk = CHUNK } = options;
-    assert(chunk >= 1, `chunk must be at least 1, not ${chunk}`); // NaN would mean no limit
     this.#options = options;
     this.#chunk = chunk;
     this.#identities = options.identities ?? new LocalIdentities();
@@ -442,6 +435,14 @@ export class MetadataLayer {
     return resolved.kind === 'reserved' ? resolved.identity : this.#identities.allocate(resolved.labels);
   }
 }
+
+const OPTIONS = optionsWith({
+  ipcache: objectWith({ upsert: FUNCTION, delete: FUNCTION }),
+  nextTurn: FUNCTION,
+  world: optional(WORLD_LABELS),
+  identities: optional(objectWith({ allocate: FUNCTION })),
+  chunk: optional(atLeast(1)),
+});
 
 /** A prefix with its strongest source, and its labels merged with those of the covering prefixes. */
 interface MergedPrefix {

@@ -53,7 +53,7 @@ export interface SlicePort extends PortProtocol {
  */
 export interface ClusterEndpointSlice extends ClusterEndpointSliceKey {
   readonly clusterID: number;
-  /** {@link SERVICE_NAME_LABEL} names the service. */
+  /** The label `kubernetes.io/service-name` names the service. */
   readonly labels: ReadonlyMap<string, string>;
   readonly annotations: ReadonlyMap<string, string>;
   readonly addressType: SliceAddressType;

@@ -1,3 +1,4 @@
+import { checkArgument, LIST, listOf, OBJECT, optional, TEXT } from '../base/arguments.ts';
 import type { Label } from './labels.ts';
 
 /**
@@ -29,6 +30,7 @@ export interface LabelFilterOptions {
 
 /** An invalid rule. */
 export class LabelRuleError extends Error {
+  override readonly name = 'LabelRuleError';
   readonly code = 'invalid-label-rule';
 }
 
@@ -88,7 +90,11 @@ export class LabelFilter {
   readonly #keepsOnlyIncluded: boolean;
 
   /** Throws {@link LabelRuleError} if a rule is not a valid regular expression. */
-  constructor({ file, rules = [] }: LabelFilterOptions = {}) {
+  constructor(options: LabelFilterOptions = {}) {
+    checkArgument('new LabelFilter: options', options, OBJECT);
+    const { file, rules = [] } = options;
+    checkArgument('new LabelFilter: options.file', file, optional(LIST));
+    checkArgument('new LabelFilter: options.rules', rules, listOf(TEXT));
     const configured = [
       ...(file ?? []).map(({ prefix, source = '', invert = false }) => ruleOf(source, prefix, invert)),
       ...rules.map(parseRule),

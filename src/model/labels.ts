@@ -1,3 +1,5 @@
+import { type Check, checkArgument, isObjectOrList, listOf, objectWith, TEXT } from '../base/arguments.ts';
+
 /** A label of an endpoint: its source (`k8s`, `reserved`, …), key and value. */
 export interface Label {
   readonly source: string;
@@ -7,6 +9,18 @@ export interface Label {
 
 /** Labels with unique keys, sorted by key in UTF-16 order. */
 export type Labels = readonly Label[];
+
+const LABEL: Check = objectWith({ source: TEXT, key: TEXT, value: TEXT });
+
+/** Accepts {@link Labels}. The first test of each label is fast; the second returns the wrong field. */
+export const LABELS: Check = listOf((label) =>
+  isObjectOrList(label) &&
+  typeof label['source'] === 'string' &&
+  typeof label['key'] === 'string' &&
+  typeof label['value'] === 'string'
+    ? undefined
+    : LABEL(label),
+);
 
 /** Returns a new array that is sorted by key and contains the last label of each key. */
 export function sortLabels(labels: Iterable<Label>): Labels {
@@ -25,6 +39,7 @@ export function labelText({ source, key, value }: Label): string {
  * "Identities").
  */
 export function formatLabels(labels: Labels): string {
+  checkArgument('formatLabels: labels', labels, LABELS);
   return sortLabels(labels)
     .map(({ source, key, value }) => `${source}:${key}=${value};`)
     .join('');
@@ -66,6 +81,7 @@ function parseLabel(text: string): Label | undefined {
  * A value may be empty and may contain `:`, `=` and `/`, but not `;`. Returns `undefined` if a label is invalid.
  */
 export function parseLabels(text: string): Labels | undefined {
+  checkArgument('parseLabels: text', text, TEXT);
   if (!text.endsWith(';')) return undefined;
   const labels: Label[] = [];
   for (const part of text.slice(0, -1).split(';')) {

@@ -1,3 +1,4 @@
+import { checkArgument, TEXT } from '../base/arguments.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { Family } from './address-words.ts';
 import { canonicalAddress, canonicalCIDR } from './prefix.ts';
@@ -69,6 +70,7 @@ function rejectedBy(error: unknown, at: string): Decoded<never> {
  * part, it calls `drop` for that part. `at` names the input: a kvstore key or a file.
  */
 export function decodeWith<T>(at: string, read: (drop: RejectField<undefined>) => T): Decoded<T> {
+  checkArgument('decode: at', at, TEXT);
   const dropped: Rejection[] = [];
   try {
     return decoded(read(dropInto(dropped, at)), dropped);

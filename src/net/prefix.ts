@@ -10,8 +10,8 @@ import { isMapped, scanIPv4, scanIPv6, unmap } from './parse-address.ts';
 export type KeyForm = 'endpoint' | 'cidr';
 
 /**
- * The output of {@link parsePrefix}: canonical words (masked, IPv4-mapped IPv6 converted to IPv4), length and form. Its
- * owner reuses it so that parsing allocates nothing. To keep a prefix, create a {@link Prefix}.
+ * A parsed prefix: canonical words (masked, IPv4-mapped IPv6 converted to IPv4), length and form. Its
+ * owner reuses it so that parsing allocates nothing. To keep a prefix, create a `Prefix`.
  */
 export interface PrefixRegister extends AddressWords {
   length: number;

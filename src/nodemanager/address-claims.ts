@@ -1,3 +1,4 @@
+import { checkArgument, shaped } from '../base/arguments.ts';
 import type { Claim } from '../ipcache/types.ts';
 import { type NumericIdentity, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import type { Source } from '../model/source.ts';
@@ -104,12 +105,15 @@ export class NodeClaims implements Iterable<AddressClaim> {
   }
 }
 
+const HAS_ADDRESSES = shaped<Node>('must be a node', ({ fields }) => Array.isArray(fields?.addresses));
+
 /**
  * Returns the tunnel endpoint of a node: its first internal address of the underlay's family, else its last external
  * one, else the first of any other type except `CiliumInternalIP`, which is inside the tunnel (`GetNodeIP` of Cilium
  * 1.8, pkg/node/types/node.go).
  */
 export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | undefined {
+  checkArgument('tunnelEndpoint: node', node, HAS_ADDRESSES);
   let external: string | undefined;
   let other: string | undefined;
   for (const { type, ip } of node.fields.addresses) {

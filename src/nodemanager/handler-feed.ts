@@ -1,4 +1,3 @@
-import { assert } from '../base/assert.ts';
 import type { Timer } from '../base/clock.ts';
 import type { DeliveryQueue } from '../base/delivery-queue.ts';
 import { WorkQueue } from '../base/work-queue.ts';
@@ -66,8 +65,6 @@ export class HandlerFeed {
   #deletesOnStop = false;
 
   constructor(handler: NodeHandler, options: HandlerFeedOptions) {
-    const { concurrency } = options;
-    assert(concurrency >= 1, `subscribe: concurrency must be at least 1, not ${concurrency}`);
     this.handler = handler;
     this.#options = options;
     const { clock, random, onFault, previous = [] } = options;

@@ -1,4 +1,4 @@
-import { checkArguments, ITERABLE, objectWith } from '../base/arguments.ts';
+import { checkArgument, checkArguments, ITERABLE, matching, objectWith } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
@@ -50,6 +50,7 @@ export class NodeIDs implements NodeHandler {
   #nextID = 1;
 
   constructor(max: number = MAX_NODE_ID) {
+    checkArgument('new NodeIDs: max', max, MAX);
     this.#max = max;
   }
 
@@ -174,6 +175,11 @@ export class NodeIDs implements NodeHandler {
 }
 
 const NODE = objectWith({ fields: objectWith({ addresses: ITERABLE }) });
+
+const MAX = matching(
+  `must be an integer from 1 to ${MAX_NODE_ID}`,
+  (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_NODE_ID,
+);
 
 checkArguments(NodeIDs, {
   restore: { pairs: ITERABLE },

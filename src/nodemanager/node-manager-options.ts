@@ -15,9 +15,10 @@ export interface NodeManagerOptions extends Optional<NodeConfiguration> {
   readonly clock?: Clock | undefined;
   /** Source of jitter; default `Math.random`. */
   readonly random?: Random | undefined;
-  /** Cluster and name of the local node. */
+  /** Name of the local cluster. */
   readonly clusterName: string;
-  readonly localNodeName: string;
+  /** Name of the local node. */
+  readonly nodeName: string;
   /**
    * If true, the addresses of the local node have identity `host` whichever source announces the node, as in Cilium
    * 1.17. By default only those of source `local` do, as in Cilium 1.8.

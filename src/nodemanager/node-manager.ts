@@ -1,6 +1,9 @@
 import { Map as ImmutableMap } from 'immutable';
 import {
+  atLeast,
+  BOOLEAN,
   type Check,
+  checkArgument,
   checkArguments,
   FUNCTION,
   ITERABLE,
@@ -9,11 +12,14 @@ import {
   OBJECT,
   type Optional,
   objectWith,
+  oneOf,
   optional,
+  optionsWith,
+  POSITIVE,
+  requireAllowed,
   SIGNAL,
   TEXT,
 } from '../base/arguments.ts';
-import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
@@ -84,6 +90,7 @@ export class NodeManager implements Disposable {
   #closed = false;
 
   constructor(options: NodeManagerOptions) {
+    checkArgument('new NodeManager: options', options, OPTIONS);
     this.#options = withRuntime(options);
     this.#retainOverruled = options.retainOverruled ?? true;
     this.#guard = new CallbackGuard();
@@ -105,8 +112,8 @@ export class NodeManager implements Disposable {
 
   /** Cluster and name of the local node, as given in the options. */
   get localNode(): NodeName {
-    const { clusterName, localNodeName } = this.#options;
-    return { cluster: clusterName, name: localNodeName };
+    const { clusterName, nodeName } = this.#options;
+    return { cluster: clusterName, name: nodeName };
   }
 
   /** Sets a source's claim on a node. Rejected fields are counted; see {@link parseNode}. */
@@ -216,7 +223,6 @@ export class NodeManager implements Disposable {
    * evenly (SEMANTICS 4). The default base is one minute. A second call replaces the first.
    */
   startValidation(baseMs: number = VALIDATION_BASE_MS): Unsubscribe {
-    assert(baseMs > 0, `startValidation: baseMs must be above 0, not ${baseMs}`);
     this.#validation?.stop();
     const validation = new BackgroundValidation<NodeEntry>({
       clock: this.#options.clock,
@@ -398,7 +404,7 @@ export class NodeManager implements Disposable {
   }
 
   #isLocal({ cluster, name }: NodeName): boolean {
-    return cluster === this.#options.clusterName && name === this.#options.localNodeName;
+    return cluster === this.#options.clusterName && name === this.#options.nodeName;
   }
 
   #withdraw(cluster: string | undefined, remove: (entry: NodeEntry) => boolean): number {
@@ -462,7 +468,7 @@ export class NodeManager implements Disposable {
   }
 
   #assertNotWriting(): void {
-    assert(
+    requireAllowed(
       !this.#addresses.writing,
       'a listener of the IPCache must not change nodes that are being written',
     );
@@ -472,11 +478,37 @@ export class NodeManager implements Disposable {
 const REVISION_OR_NAME: Check = (value) =>
   typeof value === 'string' || typeof value === 'number' ? undefined : ' must be a revision or a full name';
 
+const CONFIGURATION: Readonly<Record<keyof NodeConfiguration, Check>> = {
+  remoteNodeIdentities: optional(BOOLEAN),
+  encryption: optional(BOOLEAN),
+  nodeEncryption: optional(BOOLEAN),
+  hostFirewall: optional(BOOLEAN),
+  underlay: optional(oneOf('ipv4', 'ipv6')),
+};
+
+const OPTIONS: Check = optionsWith({
+  ...CONFIGURATION,
+  ipcache: objectWith({
+    upsert: FUNCTION,
+    delete: FUNCTION,
+    batch: FUNCTION,
+    get: FUNCTION,
+    subscribeOwners: FUNCTION,
+  }),
+  clusterName: TEXT,
+  nodeName: TEXT,
+  localNodeIsHost: optional(BOOLEAN),
+  retainOverruled: optional(BOOLEAN),
+  deleteOnClose: optional(BOOLEAN),
+  onHandlerFault: optional(FUNCTION),
+  onLocalNodeDeleted: optional(FUNCTION),
+});
+
 checkArguments(NodeManager, {
   nodeUpdated: { spec: OBJECT },
   nodeDeleted: { node: OBJECT },
   withdraw: { withdrawal: OBJECT },
-  configure: { changes: OBJECT },
+  configure: { changes: objectWith(CONFIGURATION) },
   subscribe: {
     handler: objectWith({
       name: optional(TEXT),
@@ -484,10 +516,10 @@ checkArguments(NodeManager, {
       nodeUpdate: FUNCTION,
       nodeDelete: FUNCTION,
     }),
-    options: optional(objectWith({ concurrency: optional(NUMBER), previous: optional(ITERABLE) })),
+    options: optional(objectWith({ concurrency: optional(atLeast(1)), previous: optional(ITERABLE) })),
   },
   sweep: { handler: OBJECT },
-  startValidation: { baseMs: optional(NUMBER) },
+  startValidation: { baseMs: optional(POSITIVE) },
   get: { fullName: TEXT },
   claimsOf: { fullName: TEXT },
   addressClaims: {

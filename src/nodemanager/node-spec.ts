@@ -1,10 +1,12 @@
 import type { Optional } from '../base/arguments.ts';
+import { checkArgument, OBJECT } from '../base/arguments.ts';
 import type { ClusterNode, NodeAddress, NodeName } from '../model/cluster-node.ts';
 import type { Source } from '../model/source.ts';
 
 /** Returns the full name of a node, `cluster/name`, which is the owner of its claims in the IPCache. */
-export function nodeFullName({ cluster, name }: NodeName): string {
-  return `${cluster}/${name}`;
+export function nodeFullName(node: NodeName): string {
+  checkArgument('nodeFullName: node', node, OBJECT);
+  return `${node.cluster}/${node.name}`;
 }
 
 /**

@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, OBJECT, objectWith, optional } from '../base/arguments.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { NodeAddress } from '../model/cluster-node.ts';
 import { isNumericIdentity } from '../model/numeric-identity.ts';
@@ -31,6 +32,9 @@ export function parseNode(
   onReject: (rejection: Rejection) => void,
   known?: Node,
 ): Node | undefined {
+  checkArgument('parseNode: spec', spec, OBJECT);
+  checkArgument('parseNode: onReject', onReject, FUNCTION);
+  checkArgument('parseNode: known', known, optional(objectWith({ fields: OBJECT })));
   const reject: RejectField<undefined> = (reason, field, value, why) => {
     onReject(rejection(reason, field, value, why, `node ${nodeFullName(spec)}`));
     return undefined;

@@ -117,7 +117,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const mcsObjects = options.mcs && new McsObjects({ ...options, source });
   const published = publishDuties(options, namespaces, mcsObjects);
   const heartbeat = publish.heartbeat
-    ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure?.(error, 'heartbeat') })]
+    ? [new HeartbeatDuty({ backend, clock, random, onFailure: (error) => onFailure?.(error, 'heartbeat') })]
     : [];
   const { all: imports, clusters, mcs } = importDuties(options, mcsObjects);
   const all = [

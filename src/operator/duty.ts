@@ -35,6 +35,7 @@ export interface Action {
   readonly outcome: string;
 }
 
+/** Status of a task of an operator. */
 export interface DutyStatus {
   readonly name: string;
   readonly state: DutyState;

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { type FSWatcher, watch } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
+import { checkArgument, FUNCTION, TEXT } from '../base/arguments.ts';
 import { errorCode, messageOf } from '../base/failure.ts';
 import { NotAFileError, readFileHead } from '../base/files/regular-file.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
@@ -73,6 +74,8 @@ export class ConfigFolder implements ConfigSource {
 
   /** @param connect returns a client of the kvstore of a file */
   constructor(path: string, connect: (config: EtcdConfig) => KvstoreBackend) {
+    checkArgument('new ConfigFolder: path', path, TEXT);
+    checkArgument('new ConfigFolder: connect', connect, FUNCTION);
     this.#path = resolve(path);
     this.#connect = connect;
   }

@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, ITERABLE, NUMBER, objectWith, TEXT } from '../base/arguments.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { type Label, type Labels, sortLabels } from '../model/labels.ts';
@@ -52,10 +53,14 @@ const CHARACTERS_PER_SECTION = 32_768;
  * the next step.
  */
 export function* checkpointSections(
-  { ipcache, nodes, services }: CheckpointEngines,
+  engines: CheckpointEngines,
   identities: Iterable<CheckpointIdentity>,
   header: CheckpointHeader,
 ): Generator<Section, void, void> {
+  checkArgument('checkpointSections: engines', engines, ENGINES);
+  checkArgument('checkpointSections: identities', identities, ITERABLE);
+  checkArgument('checkpointSections: header', header, HEADER);
+  const { ipcache, nodes, services } = engines;
   yield jsonSection(SECTION.header, { ...header, knownAt: [...header.knownAt] });
   const counts = { entries: 0, nodes: 0, services: 0, identities: 0 };
   const out = new ByteWriter();
@@ -162,3 +167,10 @@ export function readRecords(payload: Uint8Array): readonly unknown[] {
   if (!Array.isArray(value)) throw new CheckpointError('torn', 'a section is not a list');
   return value;
 }
+
+const ENGINES = objectWith({
+  ipcache: objectWith({ snapshot: FUNCTION }),
+  nodes: objectWith({ restorable: FUNCTION }),
+  services: objectWith({ parts: FUNCTION }),
+});
+const HEADER = objectWith({ cluster: TEXT, writtenAt: NUMBER, knownAt: ITERABLE });

@@ -1,3 +1,4 @@
+import { atLeast, checkArgument, FUNCTION, objectWith, optional, optionsWith } from '../base/arguments.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import type { StateFolder } from '../base/files/state-folder.ts';
@@ -10,6 +11,7 @@ const INTERVAL_MS = 60_000;
 
 /** Options of {@link Checkpointer}. */
 export interface CheckpointerOptions {
+  /** The folder of the checkpoint, such as {@link StateFiles}. */
   readonly folder: StateFolder;
   /** Default: the system clock. */
   readonly clock?: Clock | undefined;
@@ -53,6 +55,7 @@ export class Checkpointer implements AsyncDisposable {
   };
 
   constructor(options: CheckpointerOptions) {
+    checkArgument('new Checkpointer: options', options, OPTIONS);
     this.#options = withRuntime(options);
   }
 
@@ -114,3 +117,11 @@ export class Checkpointer implements AsyncDisposable {
       this.#guard.call(this.#options.onChange, status.failure);
   }
 }
+
+const OPTIONS = optionsWith({
+  folder: objectWith({ create: FUNCTION, rename: FUNCTION }),
+  sections: FUNCTION,
+  stateVersion: FUNCTION,
+  intervalMs: optional(atLeast(0)),
+  onChange: optional(FUNCTION),
+});

@@ -1,4 +1,14 @@
-import { checkArguments, objectWith, optional, TEXT } from '../base/arguments.ts';
+import {
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  ITERABLE,
+  listOf,
+  matching,
+  objectWith,
+  optional,
+  TEXT,
+} from '../base/arguments.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { addressBits } from '../net/address-words.ts';
@@ -63,9 +73,13 @@ export class IPAM {
     pools: Iterable<readonly [pool: string, cidrs: readonly string[]]>,
     onReject?: (rejection: Rejection) => void,
   ) {
+    checkArgument('new IPAM: pools', pools, ITERABLE);
+    const list = [...pools];
+    checkArgument('new IPAM: pools', list, POOLS);
+    checkArgument('new IPAM: onReject', onReject, optional(FUNCTION));
     this.#rejections = new RejectionLog(onReject, new CallbackGuard());
     this.#pools = new Map(
-      Array.from(pools, ([pool, cidrs]) => {
+      list.map(([pool, cidrs]) => {
         const valid = cidrs.flatMap((cidr) => this.#parseCIDR(pool, cidr));
         return [pool, { cidrs: valid, acceptsAny: cidrs.length === 0, reserved: new Map() }];
       }),
@@ -157,6 +171,13 @@ export class IPAM {
 }
 
 const OWNER = objectWith({ use: TEXT, name: TEXT });
+
+const POOLS = listOf(
+  matching(
+    'must be a name and a list of CIDRs',
+    (pool) => Array.isArray(pool) && typeof pool[0] === 'string' && listOf(TEXT)(pool[1]) === undefined,
+  ),
+);
 
 checkArguments(IPAM, {
   reserve: { address: TEXT, owner: OWNER, pool: optional(TEXT) },

@@ -1,10 +1,14 @@
 import {
+  BOOLEAN,
+  checkArgument,
   checkArguments,
   FUNCTION,
   LIST,
   NUMBER,
   objectWith,
   optional,
+  optionsWith,
+  POSITIVE,
   SIGNAL,
   TEXT,
 } from '../base/arguments.ts';
@@ -43,9 +47,11 @@ import { ServicePartReader } from './service-codec.ts';
 
 /** Options of {@link Restoration}. */
 export interface RestorationOptions extends CheckpointEngines {
+  /** The folder of the checkpoint, such as {@link StateFiles}. */
   readonly folder: StateFolder;
   /** Name of the local cluster. A checkpoint of another cluster is not restored. */
   readonly clusterName: string;
+  /** Splits the reading into short turns. */
   readonly gate: TurnGate;
   /** Maximum size of a checkpoint in bytes. A larger file is not read. Default 2 GiB: about 50 million entries. */
   readonly maxBytes?: number | undefined;
@@ -119,6 +125,7 @@ export class Restoration {
   readonly #releases = new Map<string, Promise<void>>();
 
   constructor(options: RestorationOptions) {
+    checkArgument('new Restoration: options', options, OPTIONS);
     this.#options = options;
     this.#reject = options.onReject ?? (() => {});
   }
@@ -374,6 +381,17 @@ export class Restoration {
     }
   }
 }
+
+const OPTIONS = optionsWith({
+  ipcache: objectWith({ upsert: FUNCTION }),
+  services: objectWith({ restorePart: FUNCTION }),
+  nodes: objectWith({ nodeUpdated: FUNCTION }),
+  folder: objectWith({ open: FUNCTION }),
+  clusterName: TEXT,
+  gate: objectWith({ run: FUNCTION }),
+  maxBytes: optional(POSITIVE),
+  readOnly: optional(BOOLEAN),
+});
 
 checkArguments(Restoration, {
   read: { signal: optional(SIGNAL), onProgress: optional(FUNCTION) },

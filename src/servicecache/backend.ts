@@ -1,9 +1,10 @@
 import { Map as ImmutableMap, Set as ImmutableSet, is } from 'immutable';
 import type { Optional } from '../base/arguments.ts';
+import { checkArgument, ITERABLE, NUMBER, objectWith, optional, TEXT } from '../base/arguments.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
 import { type PortProtocol, samePorts } from '../net/port.ts';
-import type { ServiceID } from './service-id.ts';
+import { SERVICE_ID, type ServiceID } from './service-id.ts';
 
 /** Ports by name, which may be empty. Several names may share one port and protocol. */
 export type Ports = ImmutableMap<string, PortProtocol>;
@@ -125,11 +126,21 @@ export interface BackendFields extends Optional<Omit<Backend, 'address' | 'ports
   readonly forZones?: Iterable<string> | undefined;
 }
 
+const SLICE_FIELDS = objectWith({ service: SERVICE_ID, name: optional(TEXT), backends: ITERABLE });
+
+const BACKEND_FIELDS = objectWith({
+  address: TEXT,
+  ports: ITERABLE,
+  forZones: optional(ITERABLE),
+  weight: optional(NUMBER),
+});
+
 /**
  * Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), local cluster.
  * Immutable collections are kept, others are copied.
  */
 export function createBackend(fields: BackendFields): Backend {
+  checkArgument('createBackend: fields', fields, BACKEND_FIELDS);
   const { address, nodeName = '', zone = '', hostname = '', weight = DEFAULT_WEIGHT, cluster = '' } = fields;
   const state = weight === 0 ? 'maintenance' : (fields.state ?? 'active');
   const ports = ImmutableMap(fields.ports);
@@ -165,11 +176,9 @@ export interface EndpointSliceFields {
 }
 
 /** Returns a slice. If several backends have the same address, the first ready one is used, or else the first. */
-export function createEndpointSlice({
-  service,
-  name = service.name,
-  backends,
-}: EndpointSliceFields): EndpointSlice {
+export function createEndpointSlice(fields: EndpointSliceFields): EndpointSlice {
+  checkArgument('createEndpointSlice: fields', fields, SLICE_FIELDS);
+  const { service, name = service.name, backends } = fields;
   return { service, name, ...backendsByReadiness(backends) };
 }
 

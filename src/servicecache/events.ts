@@ -1,3 +1,4 @@
+import { checkArgument, OBJECT, objectWith, optional } from '../base/arguments.ts';
 import type { ListenerResult } from '../base/subscription.ts';
 import { type Backend, type Endpoints, NO_BACKENDS } from './backend.ts';
 import { everyDifference } from './offer-difference.ts';
@@ -34,6 +35,11 @@ export interface BackendChange {
  * in the changes, not in the backends, because both versions share what is unchanged.
  */
 export function changedBackends(event: ServiceEvent): readonly BackendChange[] {
+  checkArgument(
+    'changedBackends: event',
+    event,
+    objectWith({ endpoints: OBJECT, oldEndpoints: optional(OBJECT) }),
+  );
   const { action, endpoints, oldEndpoints } = event;
   const isDelete = action === 'delete';
   const old = isDelete ? (oldEndpoints ?? endpoints) : oldEndpoints;

@@ -1,3 +1,4 @@
+import { checkArgument, ITERABLE, NUMBER, OBJECT, objectWith, TEXT } from '../base/arguments.ts';
 import { protocolName } from '../net/port.ts';
 import type { Service } from './service.ts';
 
@@ -6,8 +7,11 @@ import type { Service } from './service.ts';
  * family; `0.0.0.0` and `::` mean all addresses.
  */
 export interface NodePortOptions {
+  /** If false, node ports, external IPs and ingress IPs are removed from every service. */
   readonly enabled: boolean;
+  /** Default: none. */
   readonly ipv4?: readonly string[] | undefined;
+  /** Default: none. */
   readonly ipv6?: readonly string[] | undefined;
 }
 
@@ -25,8 +29,11 @@ export interface Frontend {
   readonly portName: string;
 }
 
+const FRONTEND = objectWith({ ip: TEXT, port: NUMBER, protocol: NUMBER });
+
 /** Returns a frontend as text, `10.0.0.1:80/TCP` or `[fd00::1]:80/TCP`. The text does not contain the kind. */
 export function formatFrontend(frontend: Pick<Frontend, 'ip' | 'port' | 'protocol'>): string {
+  checkArgument('formatFrontend: frontend', frontend, FRONTEND);
   const { ip, port, protocol } = frontend;
   return `${ip.includes(':') ? `[${ip}]` : ip}:${port}/${protocolName(protocol)}`;
 }
@@ -49,6 +56,8 @@ export function isExposed({ exposedType }: Service, type: NonNullable<Service['e
  * type, and the external IPs. Ordered by kind (cluster IP, node port, external IP, ingress IP), then IP and port.
  */
 export function frontendsOf(service: Service, nodePort: NodePortOptions): readonly Frontend[] {
+  checkArgument('frontendsOf: service', service, objectWith({ clusterIPs: ITERABLE, ports: ITERABLE }));
+  checkArgument('frontendsOf: nodePort', nodePort, OBJECT);
   const frontends: Frontend[] = [];
   const add = (kind: FrontendKind, ips: Iterable<string>): void => {
     for (const ip of ips) {

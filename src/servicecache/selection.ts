@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, OBJECT, objectWith } from '../base/arguments.ts';
 import { type Backend, type BackendState, type Backends, filterBackends } from './backend.ts';
 import type { FrontendKind } from './frontends.ts';
 import type { Service, TrafficPolicy } from './service.ts';
@@ -73,6 +74,8 @@ function inZone(backends: Backends, zone: string): Backends {
  * Service affinity was applied before. Costs one pass over the backends.
  */
 export const selectBackends: BackendSelection = (backends, context) => {
+  checkArgument('selectBackends: backends', backends, objectWith({ filter: FUNCTION }));
+  checkArgument('selectBackends: context', context, objectWith({ service: OBJECT }));
   const { service, nodeName, zone } = context;
   if (policyOf(context) === 'Local') {
     return usableBackends(filterBackends(backends, (backend) => isOnNode(backend, nodeName)));

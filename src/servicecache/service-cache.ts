@@ -1,18 +1,22 @@
 import type { Map as ImmutableMap } from 'immutable';
 import {
+  BOOLEAN,
   type Check,
+  checkArgument,
   checkArguments,
   FUNCTION,
   isObjectOrList,
   LIST,
+  listOf,
   NUMBER,
   objectWith,
   optional,
+  optionsWith,
+  requireAllowed,
   SIGNAL,
   shaped,
   TEXT,
 } from '../base/arguments.ts';
-import { assert } from '../base/assert.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
@@ -38,7 +42,7 @@ import { remoteSlice } from './remote-slice.ts';
 import { type ResolvedBackend, resolvePort } from './resolve.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
 import { equalServices, type Service, withoutNodePorts } from './service.ts';
-import { formatServiceID, type ServiceID, serviceOfSlice } from './service-id.ts';
+import { formatServiceID, SERVICE_ID, type ServiceID, serviceOfSlice } from './service-id.ts';
 import {
   clusterOfPart,
   isRestoredPart,
@@ -73,8 +77,9 @@ export interface ServiceCacheOptions {
   readonly enableIPv4?: boolean | undefined;
   /** Default true. If false, no node ports are served on IPv6. */
   readonly enableIPv6?: boolean | undefined;
-  /** Name and zone of this node, for `select`; empty if unknown. */
+  /** Name of this node, for `select`; default empty: unknown. */
   readonly nodeName?: string | undefined;
+  /** Topology zone of this node, for `select`; default empty: unknown. */
   readonly zone?: string | undefined;
   /** The policy of `select`; default {@link selectBackends}. */
   readonly selection?: BackendSelection | undefined;
@@ -145,6 +150,7 @@ export class ServiceCache {
   #frontends: FrontendIndex | undefined;
 
   constructor(options: ServiceCacheOptions) {
+    checkArgument('new ServiceCache: options', options, OPTIONS);
     this.#clusterName = options.clusterName;
     this.#nodePort = nodePortOptionsOf(options);
     this.#selection = options.selection ?? selectBackends;
@@ -381,7 +387,7 @@ export class ServiceCache {
    * ({@link ServiceListener}). Must not be called inside a batch, because the batch may be rolled back.
    */
   subscribe(listener: ServiceListener): Unsubscribe {
-    assert(!this.#table.inBatch, 'subscribe must not be called inside a batch');
+    requireAllowed(!this.#table.inBatch, 'subscribe must not be called inside a batch');
     return this.#listeners.subscribe(listener, {
       steps: () => this.#replay(),
       ended: (one) => one.onEnded?.(),
@@ -618,19 +624,15 @@ export class ServiceCache {
   }
 }
 
-function isName({ namespace, name }: Partial<ServiceID>): boolean {
-  return typeof namespace === 'string' && typeof name === 'string';
-}
-
-const ID: Check = shaped<ServiceID>('must have a namespace and a name', isName);
 const OFFER: Check = shaped<ClusterService>(
   'must have a cluster, a namespace, a name and backends',
-  (offer) => isName(offer) && typeof offer.cluster === 'string' && isObjectOrList(offer.backends),
+  (offer) =>
+    SERVICE_ID(offer) === undefined && typeof offer.cluster === 'string' && isObjectOrList(offer.backends),
 );
 const SERVICE: Check = shaped<Service>(
   'must be a result of createService',
   ({ id, clusterIPs, ports, externalIPs, ingressIPs, labels, selector }) =>
-    ID(id) === undefined &&
+    SERVICE_ID(id) === undefined &&
     isObjectOrList(clusterIPs) &&
     isObjectOrList(ports) &&
     isObjectOrList(externalIPs) &&
@@ -641,7 +643,7 @@ const SERVICE: Check = shaped<Service>(
 const REMOTE_SLICE: Check = shaped<ClusterEndpointSlice>(
   'must have a cluster, a namespace, a name, labels, endpoints and ports',
   (slice) =>
-    isName(slice) &&
+    SERVICE_ID(slice) === undefined &&
     typeof slice.cluster === 'string' &&
     isObjectOrList(slice.labels) &&
     isObjectOrList(slice.endpoints) &&
@@ -650,39 +652,51 @@ const REMOTE_SLICE: Check = shaped<ClusterEndpointSlice>(
 const SLICE: Check = shaped<EndpointSlice>(
   'must be a result of createEndpointSlice',
   ({ service, name, backends, notReady }) =>
-    ID(service) === undefined &&
+    SERVICE_ID(service) === undefined &&
     typeof name === 'string' &&
     isObjectOrList(backends) &&
     isObjectOrList(notReady),
 );
 
+const OPTIONS: Check = optionsWith({
+  clusterName: TEXT,
+  nodePort: optional(
+    objectWith({ enabled: BOOLEAN, ipv4: optional(listOf(TEXT)), ipv6: optional(listOf(TEXT)) }),
+  ),
+  enableIPv4: optional(BOOLEAN),
+  enableIPv6: optional(BOOLEAN),
+  nodeName: optional(TEXT),
+  zone: optional(TEXT),
+  selection: optional(FUNCTION),
+});
+
 checkArguments(ServiceCache, {
   updateService: { service: SERVICE },
-  deleteService: { id: ID },
+  deleteService: { id: SERVICE_ID },
   updateEndpoints: { slice: SLICE },
-  deleteEndpoints: { id: ID, sliceName: TEXT },
+  deleteEndpoints: { id: SERVICE_ID, sliceName: TEXT },
   mergeExternalServiceUpdate: { offer: OFFER },
   mergeExternalSliceUpdate: { slice: REMOTE_SLICE },
-  mergeExternalSliceDelete: { slice: objectWith({ cluster: TEXT, id: ID, name: TEXT }) },
+  mergeExternalSliceDelete: { slice: objectWith({ cluster: TEXT, id: SERVICE_ID, name: TEXT }) },
   mergeExternalServiceDelete: { offer: objectWith({ cluster: TEXT, namespace: TEXT, name: TEXT }) },
   withdrawCluster: { cluster: TEXT },
-  restorePart: { part: objectWith({ kind: TEXT, id: ID }) },
+  restorePart: { part: objectWith({ kind: TEXT, id: SERVICE_ID }) },
   withdrawRestoredSteps: { cluster: TEXT, limit: optional(NUMBER) },
-  restoredFrom: { id: ID },
+  restoredFrom: { id: SERVICE_ID },
   observeStates: { observer: FUNCTION },
-  preview: { id: ID, changes: LIST },
+  preview: { id: SERVICE_ID, changes: LIST },
   served: { service: SERVICE },
   batch: { write: FUNCTION },
   subscribe: { listener: objectWith({ onEvents: FUNCTION }) },
   stream: { signal: optional(SIGNAL) },
   reject: { rejection: objectWith({ reason: TEXT }) },
-  get: { id: ID },
-  explain: { id: ID },
-  getServiceIP: { id: ID },
+  get: { id: SERVICE_ID },
+  explain: { id: SERVICE_ID },
+  getServiceIP: { id: SERVICE_ID },
   lookupFrontend: { ip: TEXT },
   lookupAddress: { ip: TEXT },
-  select: { id: ID },
-  resolve: { id: ID },
+  select: { id: SERVICE_ID },
+  resolve: { id: SERVICE_ID },
 });
 
 function deliverEvents(listener: ServiceListener, events: readonly ServiceEvent[]): unknown {

@@ -1,3 +1,4 @@
+import { type Check, checkArgument, shaped, TEXT } from '../base/arguments.ts';
 import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
 
 /** The name of a service. Names are compared as a whole and not normalized. */
@@ -6,8 +7,15 @@ export interface ServiceID {
   readonly name: string;
 }
 
+/** Accepts a {@link ServiceID}. */
+export const SERVICE_ID: Check = shaped<ServiceID>(
+  'must have a namespace and a name',
+  ({ namespace, name }) => typeof namespace === 'string' && typeof name === 'string',
+);
+
 /** Returns `namespace/name`, the key of a service in maps and texts. Kubernetes names contain no `/`. */
 export function formatServiceID(id: ServiceID): string {
+  checkArgument('formatServiceID: id', id, SERVICE_ID);
   return `${id.namespace}/${id.name}`;
 }
 
@@ -22,6 +30,7 @@ export function parseServiceKey(key: string): ServiceID {
  * dot. The service need not exist. Empty parts are accepted, as Cilium does.
  */
 export function parseServiceIDFrom(fqdn: string): ServiceID | undefined {
+  checkArgument('parseServiceIDFrom: fqdn', fqdn, TEXT);
   const [name, namespace] = fqdn.split('.', 2);
   return name === undefined || namespace === undefined ? undefined : { namespace, name };
 }

@@ -39,7 +39,7 @@ export interface ServiceState {
   readonly endpoints: Endpoints;
   /** True if listeners have received the service (SEMANTICS 3.3). */
   readonly announced: boolean;
-  /** The names ({@link partName}) of parts from a checkpoint that no source has confirmed. */
+  /** The names of parts from a checkpoint that no source has confirmed. */
   readonly restored: ImmutableSet<string>;
 }
 

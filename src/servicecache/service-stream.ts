@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, objectWith, optional, SIGNAL } from '../base/arguments.ts';
 import { CoalescingReader } from '../base/coalescing-reader.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type AnnouncedService, eventBetween } from './announcement.ts';
@@ -71,6 +72,8 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
 
   /** Subscribes immediately. The stream closes when `signal` aborts. */
   constructor(source: ServiceSource, signal?: AbortSignal) {
+    checkArgument('new ServiceStream: source', source, objectWith({ subscribe: FUNCTION }));
+    checkArgument('new ServiceStream: signal', signal, optional(SIGNAL));
     this.#reader = new CoalescingReader({ shift: () => this.#shift(), onEnd: () => this.#end(), signal });
     if (this.#reader.closed) return;
     this.#unsubscribe = source.subscribe({

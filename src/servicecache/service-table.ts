@@ -1,5 +1,5 @@
 import { Map as ImmutableMap } from 'immutable';
-import { assert } from '../base/assert.ts';
+import { requireArgument } from '../base/arguments.ts';
 import { ascending } from '../base/sorted-map.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
 import type { ServiceEvent } from './events.ts';
@@ -111,7 +111,7 @@ export class ServiceTable {
     this.#undo = undo;
     try {
       const result = write();
-      assert(!(result instanceof Promise), 'a batch must not be asynchronous');
+      requireArgument(!(result instanceof Promise), 'batch: write must be synchronous');
       this.#undo = outer;
       if (outer === undefined) this.#commit(undo, synced);
       else for (const [key, state] of undo) if (!outer.has(key)) outer.set(key, state);

@@ -1,7 +1,8 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import type { Optional } from '../base/arguments.ts';
+import { checkArgument, ITERABLE, objectWith, oneOf, optional } from '../base/arguments.ts';
 import type { PortProtocol } from '../net/port.ts';
-import type { ServiceID } from './service-id.ts';
+import { SERVICE_ID, type ServiceID } from './service-id.ts';
 
 /**
  * The Kubernetes type of a service. `ExternalName` and `unknown` services are not served: passing one to the cache
@@ -103,11 +104,25 @@ export interface ServiceFields extends Optional<Omit<Service, 'id' | 'addressing
   readonly selector?: Iterable<readonly [string, string]> | undefined;
 }
 
+const SERVICE_FIELDS = objectWith({
+  id: SERVICE_ID,
+  type: optional(oneOf('ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName', 'unknown')),
+  addressing: optional(oneOf('assigned', 'headless', 'unassigned')),
+  clusterIPs: optional(ITERABLE),
+  ports: optional(ITERABLE),
+  externalIPs: optional(ITERABLE),
+  ingressIPs: optional(ITERABLE),
+  sourceRanges: optional(ITERABLE),
+  labels: optional(ITERABLE),
+  selector: optional(ITERABLE),
+});
+
 /**
  * Returns a service. Defaults are those of a cluster-internal service without addresses and ports. Immutable
  * collections are kept, others are copied.
  */
 export function createService(fields: ServiceFields): Service {
+  checkArgument('createService: fields', fields, SERVICE_FIELDS);
   const clusterIPs = List(fields.clusterIPs);
   return {
     id: fields.id,

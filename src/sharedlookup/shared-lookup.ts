@@ -1,4 +1,4 @@
-import { assert } from '../base/assert.ts';
+import { checkArgument, FUNCTION, matching, NUMBER, objectWith, optional } from '../base/arguments.ts';
 import { messageOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { SplitMap } from '../columns/split-map.ts';
@@ -109,11 +109,9 @@ export class SharedLookup {
    * {@link SharedMemoryError} if memory cannot be shared.
    */
   constructor(ipcache: SharedLookupSource, options: SharedLookupOptions = {}) {
+    checkArgument('new SharedLookup: ipcache', ipcache, objectWith({ mirror: FUNCTION }));
+    checkArgument('new SharedLookup: options', options, OPTIONS);
     const { maxBytes = DEFAULT_MAX_BYTES, hashSeed = 0 } = options;
-    assert(
-      Number.isSafeInteger(maxBytes) && maxBytes >= 1 << 20 && maxBytes <= MAX_BYTES,
-      `SharedLookup: options.maxBytes must be an integer from 1048576 to ${MAX_BYTES}`,
-    );
     this.#maxBytes = maxBytes;
     this.#table = new SharedTable(maxBytes, hashSeed | 0);
     this.handle = { buffer: this.#table.buffer };
@@ -270,3 +268,13 @@ export class SharedLookup {
     this.#table.publish(this.#revision);
   }
 }
+
+const OPTIONS = objectWith({
+  maxBytes: optional(
+    matching(
+      `must be an integer from 1048576 to ${MAX_BYTES}`,
+      (value) => Number.isSafeInteger(value) && Number(value) >= 1 << 20 && Number(value) <= MAX_BYTES,
+    ),
+  ),
+  hashSeed: optional(NUMBER),
+});

@@ -1,5 +1,4 @@
-import { type Check, checkArguments, objectWith } from '../base/arguments.ts';
-import { assert } from '../base/assert.ts';
+import { type Check, checkArguments, objectWith, requireArgument } from '../base/arguments.ts';
 import {
   ADDRESS_LIST,
   type AddressList,
@@ -168,7 +167,10 @@ export class SharedReader {
    */
   lookupMany(addresses: AddressList, identities: Uint32Array): number {
     const count = countAddresses(addresses);
-    assert(identities.length >= count, 'lookupMany: identities must have an element for each address');
+    requireArgument(
+      identities.length >= count,
+      'lookupMany: identities must have an element for each address',
+    );
     let found = 0;
     for (let from = 0; from < count; from += GROUP) {
       const to = Math.min(from + GROUP, count);
@@ -348,11 +350,11 @@ const HANDLE: Check = objectWith({ buffer: SHARED });
 /** Returns a reader of a `SharedLookup`, by its `handle`. Works in the same thread, too. */
 export function openLookup(handle: SharedLookupHandle): SharedReader {
   const fault = HANDLE(handle);
-  assert(fault === undefined, `openLookup: handle${fault}`);
+  requireArgument(fault === undefined, `openLookup: handle${fault}`);
   const { buffer } = handle;
   const isOurs =
     buffer.byteLength >= 4 * HEADER_WORDS &&
     Atomics.load(new Int32Array(buffer, 0, 1), HEADER.layout) === LAYOUT;
-  assert(isOurs, 'openLookup: handle.buffer is not of a SharedLookup of this version');
+  requireArgument(isOurs, 'openLookup: handle.buffer is not of a SharedLookup of this version');
   return new SharedReader(buffer, (mapped, words) => new Int32Array(mapped, 0, words));
 }

@@ -97,7 +97,7 @@ export class SourceStateBuilder {
       ipcache: this.#ipcache,
       clock,
       clusterName,
-      localNodeName: NO_LOCAL_NODE,
+      nodeName: NO_LOCAL_NODE,
       onReject,
       remoteNodeIdentities: true,
       encryption: false,

@@ -68,7 +68,7 @@ export class TapeReplay {
       clock,
       random,
       clusterName,
-      localNodeName: nodeName,
+      nodeName,
       localNodeIsHost: true,
       onReject,
     });

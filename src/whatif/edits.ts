@@ -36,6 +36,9 @@ export type Edit =
 
 /** Thrown by `whatIf` for an edit that names an unknown object or has an invalid value. */
 export class EditError extends Error {
+  override readonly name = 'EditError';
+  readonly code = 'invalid-edit';
+  /** Index of the edit in the list. */
   readonly index: number;
   readonly field: string;
   readonly value: string;
@@ -47,7 +50,6 @@ export class EditError extends Error {
     about: { index: number; field: string; value: string; known?: readonly string[] | undefined },
   ) {
     super(message);
-    this.name = 'EditError';
     this.index = about.index;
     this.field = about.field;
     this.value = about.value;

@@ -1,4 +1,14 @@
-import { assert } from '../base/assert.ts';
+import {
+  checkArgument,
+  FUNCTION,
+  listOf,
+  matching,
+  OBJECT,
+  objectWith,
+  optional,
+  optionsWith,
+  SIGNAL,
+} from '../base/arguments.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
 import { showValue } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -58,6 +68,7 @@ export interface WhatIfOptions {
    * 3 µs for each gone prefix in the answer, whatever the gate.
    */
   readonly limit?: number | undefined;
+  /** Ends the evaluation: the promise rejects with the reason of the signal. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -123,10 +134,12 @@ const SERVICE_COST_PER_STEP = 256;
 export async function whatIf(
   engines: WhatIfEngines,
   edits: readonly Edit[],
-  { gate = OPEN_GATE, limit = DEFAULT_LIMIT, signal }: WhatIfOptions = {},
+  options: WhatIfOptions = {},
 ): Promise<WhatIfAnswer> {
-  const isCount = limit === Number.POSITIVE_INFINITY || (Number.isInteger(limit) && limit >= 0);
-  assert(isCount, 'whatIf: limit must be an integer of at least 0, or Infinity');
+  checkArgument('whatIf: engines', engines, objectWith({ ipcache: objectWith({ trackClaims: FUNCTION }) }));
+  checkArgument('whatIf: edits', edits, listOf(OBJECT));
+  checkArgument('whatIf: options', options, OPTIONS);
+  const { gate = OPEN_GATE, limit = DEFAULT_LIMIT, signal } = options;
   using preview = new Preview(engines, edits, limit);
   const isComplete = await gate.runSteps(preview.steps(), signal);
   if (!isComplete) throw signal?.reason;
@@ -582,3 +595,13 @@ function serviceDifference(event: ServiceEvent): ServiceDifference {
   if (before > 0 && after === 0) return { kind: 'empty', ...difference };
   return { kind: lost > 0 ? 'fewer' : 'changed', ...difference };
 }
+
+const OPTIONS = optionsWith({
+  limit: optional(
+    matching(
+      'must be an integer of at least 0, or Infinity',
+      (limit) => limit === Number.POSITIVE_INFINITY || (Number.isInteger(limit) && Number(limit) >= 0),
+    ),
+  ),
+  signal: optional(SIGNAL),
+});

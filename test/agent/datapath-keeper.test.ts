@@ -25,7 +25,7 @@ function keeperOf(
   const { blockers = () => [], dryRun = true, logged = [], serviceInputs = () => NOTHING_KNOWN } = options;
   const { onRepairFailed } = options;
   const ipcache = new IPCache();
-  const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
+  const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', nodeName: 'here' });
   const engines = { ipcache, nodes, services: new ServiceCache({ clusterName: 'own' }) };
   const pinFolder = join(tmpdir(), 'no-bpf-file-system');
   return new DatapathKeeper({

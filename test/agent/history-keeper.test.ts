@@ -28,7 +28,7 @@ function keeperOf(path?: string) {
   clock.setWallTimeBy(1_000_000);
   const ipcache = new IPCache();
   const services = new ServiceCache({ clusterName: 'own' });
-  const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'n' });
+  const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', nodeName: 'n' });
   const logged: string[] = [];
   const keeper = new HistoryKeeper({
     engines: { ipcache, services, nodes },

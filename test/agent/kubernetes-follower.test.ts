@@ -77,7 +77,7 @@ function follow(
     gate: new TurnGate({ clock, nextTurn: setImmediate }),
     engines: {
       ipcache,
-      nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
+      nodes: new NodeManager({ ipcache, clock, clusterName: 'own', nodeName: 'here' }),
       services: new ServiceCache({ clusterName: 'own' }),
     },
     recorded: new RecordedKubernetes(clock).transport,
@@ -379,7 +379,7 @@ it('a follower passes its clock, its random numbers and its faults to its parts'
 it('a follower yields the identities of Kubernetes and of its own prefixes, and waits for labels', async () => {
   const { follower, start } = follow({
     watch: ['nodes', 'identities'],
-    identities: 'ciliumidentities' as never,
+    identities: 'crd',
   });
   await start();
   const feed = follower.kinds as feedModule.KubernetesFeed;

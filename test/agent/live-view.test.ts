@@ -43,7 +43,7 @@ function viewOf(isTTY: boolean, all?: boolean): View {
   const clock = new FakeClock();
   const ipcache = new CountingCache();
   const services = new ServiceCache({ clusterName: 'own' });
-  const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
+  const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', nodeName: 'here' });
   const written: string[] = [];
   const reader = { behind: 0 };
   const output = {

@@ -208,7 +208,7 @@ describe('the parts of a mesh feed', () => {
       log,
       clock,
       random,
-      gate: { name: 'gate' },
+      gate: { name: 'gate', run: () => {} },
       engines,
       onReject: vi.fn(),
       countRejection: vi.fn(),
@@ -308,7 +308,7 @@ describe('the parts of a mesh feed', () => {
     const common = { clusterName: 'own', clock, random, gate, onReject };
     expect(clusters.local.mock.calls[0]?.[0]).toEqual({
       ...common,
-      engines: { ipcache, nodes, remoteNodeIdentities: true, onCause, onWithdrawal, tap },
+      ...{ ipcache, nodes, remoteNodeIdentities: true, onCause, onWithdrawal, tap },
       failStatic: true,
       backend: expect.anything(),
     });

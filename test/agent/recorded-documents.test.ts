@@ -94,7 +94,7 @@ describe('the history of services', () => {
           clock,
           random: () => 0.5,
           clusterName: 'own',
-          localNodeName: 'n',
+          nodeName: 'n',
         });
         const history = new History({ ipcache, clock });
         history.start();
@@ -130,7 +130,7 @@ describe('the history of services', () => {
       clock,
       random: () => 0.5,
       clusterName: 'own',
-      localNodeName: 'n',
+      nodeName: 'n',
     });
     const history = new History({ ipcache, clock });
     history.start();
@@ -160,7 +160,7 @@ describe('the history of services', () => {
   ])('records the begin and the end of a service %s with its whole document', async (_what, backends) => {
     const clock = new ManualClock();
     const ipcache = new IPCache();
-    const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'n' });
+    const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', nodeName: 'n' });
     const services = new ServiceCache({ clusterName: 'own' });
     services.markSynced();
     const history = new History({ ipcache, clock });

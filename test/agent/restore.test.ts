@@ -162,7 +162,7 @@ function keeperOf(
     onReject: () => {},
     engines: {
       ipcache,
-      nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
+      nodes: new NodeManager({ ipcache, clock, clusterName: 'own', nodeName: 'here' }),
       services: new ServiceCache({ clusterName: 'own' }),
     },
     gate: new TurnGate({ clock, nextTurn: setImmediate }),

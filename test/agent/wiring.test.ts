@@ -118,7 +118,7 @@ const ROWS: readonly Row[] = [
     { nodeName: 'n1' },
     {
       'ServiceCache.nodeName': 'n1',
-      'NodeManager.localNodeName': 'n1',
+      'NodeManager.nodeName': 'n1',
       'KubernetesFeed.nodeName': 'n1',
       'Tape.settings.nodeName': 'n1',
     },
@@ -135,7 +135,7 @@ const ROWS: readonly Row[] = [
     { network: { ...NETWORK, remoteNodeIdentities: false } },
     {
       'NodeManager.remoteNodeIdentities': false,
-      'LocalCluster.engines.remoteNodeIdentities': false,
+      'LocalCluster.remoteNodeIdentities': false,
       'ClusterMesh.remoteNodeIdentities': false,
       'Tape.settings.network.remoteNodeIdentities': false,
     },

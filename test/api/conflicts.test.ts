@@ -27,7 +27,7 @@ function modelOf(nodes: readonly NodeOf[], ids: readonly (readonly [string, numb
     ipcache,
     clock: new ManualClock(),
     clusterName: 'own',
-    localNodeName: 'me',
+    nodeName: 'me',
   });
   for (const { cluster, name, cidrs } of nodes)
     manager.nodeUpdated({

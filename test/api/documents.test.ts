@@ -260,7 +260,7 @@ describe('a node shows', () => {
   };
   const documentOf = (fields: object): NodeDocument => {
     const { ipcache } = { ipcache: new IPCache() };
-    const options = { ipcache, clock: new ManualClock(), clusterName: 'own', localNodeName: 'me' };
+    const options = { ipcache, clock: new ManualClock(), clusterName: 'own', nodeName: 'me' };
     const nodes = new NodeManager({ ...options, random: () => 0.5 });
     nodes.nodeUpdated({ ...NODE_FIELDS, ...fields });
     const [node] = nodes.nodes();

@@ -453,8 +453,8 @@ function rolesOf(model: TestModel, ip: string): readonly AddressRoleDocument[] {
 it('the roles of an address are all ports of a service, and each address of a node', () => {
   const model = new TestModel();
   const ports = new Map([
-    ['http', { port: 80, protocol: 'TCP' }],
-    ['dns', { port: 53, protocol: 'UDP' }],
+    ['http', { port: 80, protocol: 6 }],
+    ['dns', { port: 53, protocol: 17 }],
   ]);
   model.services.updateService(
     createService({

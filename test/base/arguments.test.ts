@@ -8,6 +8,7 @@ import {
   objectWith,
   optional,
   TEXT,
+  UsageError,
 } from '../../src/base/arguments.ts';
 import { AssertionError } from '../../src/base/assert.ts';
 
@@ -31,13 +32,16 @@ describe('a method whose arguments are checked', () => {
   });
 
   it.each([
-    ['greet: name must be a string', [undefined]],
-    ['greet: name must be a string', [7]],
-    ['greet: options must be an object', ['a', null]],
-    ['greet: options.times must be a number', ['a', { times: '2' }]],
+    ['greet: name must be a string, not undefined', [undefined]],
+    ['greet: name must be a string, not 7', [7]],
+    ['greet: options must be an object, not null', ['a', null]],
+    ['greet: options.times must be a number, not "2"', ['a', { times: '2' }]],
+    ['greet: options.times must be a number, not NaN', ['a', { times: Number.NaN }]],
   ])('does not run otherwise: %s', (message, args) => {
     const greeter = new Greeter();
-    expect(() => Reflect.apply(greeter.greet, greeter, args)).toThrow(new AssertionError(message));
+    expect(() => Reflect.apply(greeter.greet, greeter, args)).toThrow(
+      new UsageError('invalid-argument', message),
+    );
     expect(greeter.calls).toBe(0);
   });
 
@@ -49,11 +53,11 @@ describe('a method whose arguments are checked', () => {
 describe('a check', () => {
   it.each<[Check, unknown, string | undefined]>([
     [listOf(TEXT), ['a', 'b'], undefined],
-    [listOf(TEXT), ['a', 7], '[1] must be a string'],
-    [listOf(TEXT), 'ab', ' must be a list'],
+    [listOf(TEXT), ['a', 7], '[1] must be a string, not 7'],
+    [listOf(TEXT), 'ab', ' must be a list, not "ab"'],
     [ITERABLE, new Set(), undefined],
-    [ITERABLE, 'ab', ' must be iterable'],
-    [objectWith({ id: objectWith({ name: TEXT }) }), { id: {} }, '.id.name must be a string'],
+    [ITERABLE, 'ab', ' must be iterable, not "ab"'],
+    [objectWith({ id: objectWith({ name: TEXT }) }), { id: {} }, '.id.name must be a string, not undefined'],
   ])('reports the invalid value and its place', (check, value, fault) => {
     expect(check(value)).toBe(fault);
   });

@@ -18,7 +18,7 @@ it('constructs public classes without a clock and random numbers', () => {
     new api.ClusterMesh({ clusterName: 'a', clusterID: 1, ipcache }),
     new api.History({ ipcache }),
     new api.GarbageCollector({ collection: api.lockCollection(backend), intervalMs: 1000 }),
-    new api.Heartbeat(backend),
+    new api.Heartbeat({ backend }),
     new api.IdentityAllocator({ backend, rejections, nodeSuffix: 'n', range }),
     new api.KvstoreHealth({ backend }),
     new api.SyncStore({ backend, prefix: 'p/' }),
@@ -30,7 +30,7 @@ it('constructs public classes without a clock and random numbers', () => {
 
 it('retries a node handler by the system clock', async () => {
   const ipcache = new api.IPCache();
-  const nodes = new api.NodeManager({ ipcache, clusterName: 'a', localNodeName: 'here' });
+  const nodes = new api.NodeManager({ ipcache, clusterName: 'a', nodeName: 'here' });
   const nodeAdd = vi.fn().mockRejectedValueOnce(new Error('full')).mockResolvedValue(undefined);
   nodes.subscribe({ name: 'test', nodeAdd, nodeUpdate: nodeAdd, nodeDelete: nodeAdd });
   nodes.nodeUpdated({ cluster: 'a', name: 'b', source: 'k8s', addresses: [] });

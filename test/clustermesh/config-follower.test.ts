@@ -337,7 +337,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
     follower = followerWith(() => undefined);
     await follower.start();
-    await expect(follower.start()).rejects.toThrow(/followed already/);
+    await expect(follower.start()).rejects.toThrow('start must be called once');
     await follower.stop();
   });
 

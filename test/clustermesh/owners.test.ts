@@ -242,8 +242,11 @@ describe('an engine that throws', () => {
     writeNode(server, 'a', 'n2', '192.168.1.2');
     for (const name of ['n1', 'n2']) writeNode(ownServer, OWN, name, '192.168.9.1');
     await agent.add('a', server);
-    const engines = { nodes: failing(agent.nodes) };
-    const own = agent.followOwnOn(agent.connect(OWN, ownServer), { engines });
+    const own = agent.followOwnOn(agent.connect(OWN, ownServer), {
+      ipcache: undefined,
+      nodes: failing(agent.nodes),
+      tap: undefined,
+    });
     await settle(8);
     for (const status of [statusOf(), own.status()]) {
       expect(status).toMatchObject({

@@ -151,7 +151,7 @@ describe('the service exports of a cluster', () => {
 
   it('are published only if that is switched on', () => {
     expect(() => new World().publisher(false).upsertServiceExport(EXPORT)).toThrow(
-      'the option serviceExports is true',
+      'the option serviceExports must be true',
     );
   });
 });

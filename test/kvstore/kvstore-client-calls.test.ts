@@ -244,7 +244,9 @@ describe('a client of a kvstore', () => {
   it.each([0, -1, 1.5, Number.NaN, 1e10])(
     'rejects leaseSeconds %d (regression: with 0, a leased write never ended)',
     async (leaseSeconds) => {
-      expect(() => connect({ leaseSeconds })).toThrow(/^leaseSeconds must be 1 to 9000000000 whole seconds/);
+      expect(() => connect({ leaseSeconds })).toThrow(
+        /options.leaseSeconds must be 1 to 9000000000 whole seconds/,
+      );
     },
   );
 

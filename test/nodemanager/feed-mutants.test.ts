@@ -147,7 +147,7 @@ function rig(make: (options: NodeManagerOptions) => NodeManager): () => RacingRi
   return () => {
     const clock = new ManualClock();
     const ipcache = new IPCache();
-    return { manager: make({ ipcache, clock, clusterName: 'east', localNodeName: 'me' }), ipcache, clock };
+    return { manager: make({ ipcache, clock, clusterName: 'east', nodeName: 'me' }), ipcache, clock };
   };
 }
 

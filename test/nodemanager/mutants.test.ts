@@ -161,7 +161,7 @@ function rig(make: (options: Options) => NodeManager, newIPCache = IPCache): Mak
   return (retainOverruled) => {
     const clock = new ManualClock();
     const ipcache = new newIPCache({ retainOverruled });
-    const options = { ipcache, clock, clusterName: 'east', localNodeName: 'me', retainOverruled };
+    const options = { ipcache, clock, clusterName: 'east', nodeName: 'me', retainOverruled };
     return { manager: make(options), ipcache, clock };
   };
 }

@@ -73,7 +73,7 @@ it.each([
 );
 
 it.each<[string, (options: Options) => Duty]>([
-  ['a heartbeat', ({ backend, clock, random }) => new HeartbeatDuty(backend, clock, { random })],
+  ['a heartbeat', ({ backend, clock, random }) => new HeartbeatDuty({ backend, clock, random })],
   [
     'the objects of the multi-cluster services API',
     ({ clock, random }) => {

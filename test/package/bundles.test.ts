@@ -71,7 +71,7 @@ describe('a separate engine', () => {
     const program = `
       const clock = { now: () => 0, wallTime: () => 0, after: () => ({ cancel() {} }) };
       const ipcache = new entry.IPCache();
-      const nodes = new entry.NodeManager({ ipcache, clock, clusterName: 'a', localNodeName: 'here' });
+      const nodes = new entry.NodeManager({ ipcache, clock, clusterName: 'a', nodeName: 'here' });
       const addresses = [{ type: 'InternalIP', ip: '192.0.2.1' }];
       nodes.nodeUpdated({ cluster: 'a', name: 'n', source: 'kvstore', addresses });
       return [[...nodes.nodes()].map((node) => node.fullName), ipcache.get('192.0.2.1').owner];

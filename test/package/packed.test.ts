@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, realpathSync, rmSync, statSync }
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { apiReference } from '../../scripts/api-reference.ts';
-import { Declarations, unnamed } from '../../scripts/declarations.ts';
+import { brokenLinks, Declarations, undocumented, unnamed } from '../../scripts/declarations.ts';
 import { ENTRIES, MANIFEST, packAll, ROOT, type ScratchProject, scratchProject } from './support/packed.ts';
 import { PROGRAMS } from './support/programs.ts';
 
@@ -214,6 +214,16 @@ describe('the packed package, installed in another project', () => {
     for (const entry of ENTRIES) expect(unnamed(declarations, declarationsOf(entry)), entry).toEqual([]);
   });
 
+  it('documents every exported name and every option', () => {
+    const declarations = new Declarations();
+    for (const entry of ENTRIES) expect(undocumented(declarations, declarationsOf(entry)), entry).toEqual([]);
+  });
+
+  it('links in docstrings only to exports of the same entry and their members', () => {
+    const declarations = new Declarations();
+    for (const entry of ENTRIES) expect(brokenLinks(declarations, declarationsOf(entry)), entry).toEqual([]);
+  });
+
   it('exports one thing under one name, in all its entries', () => {
     const declarations = new Declarations();
     const meanings = new Map<string, Set<string>>();
@@ -307,7 +317,8 @@ describe('the engines alone, installed in another project', () => {
         'slice.js',
         `import { decodeClusterEndpointSlice } from '@datapath-cache/engines/formats';
          const frame = Buffer.from('28b52ffd60e8024d00001061610100e32b8005', 'hex');
-         console.log(JSON.stringify(decodeClusterEndpointSlice('cilium/state/endpointslices/v1/west/shop/a', frame)));`,
+         const slice = { cluster: 'west', namespace: 'shop', name: 'a' };
+         console.log(JSON.stringify(decodeClusterEndpointSlice(slice, frame, 'slice')));`,
       );
       const { stdout } = spawnSync(process.execPath, ['slice.js'], { cwd: engines.folder, encoding: 'utf8' });
       expect(stdout).toContain('requires Node.js 22.15 or later, or the package fzstd');

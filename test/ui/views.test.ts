@@ -508,7 +508,7 @@ describe('the cards of services and nodes', () => {
 
   it('state why an address has no claim (regression: it belonged to nobody)', async () => {
     const ipcache = new IPCache({ maxEntries: 1 });
-    const nodes = new NodeManager({ ipcache, clusterName: 'own', localNodeName: '' });
+    const nodes = new NodeManager({ ipcache, clusterName: 'own', nodeName: '' });
     const model = Object.assign(new MeshModel(), { nodes });
     ipcache.upsert('10.9.9.9', { identity: 1234, source: 'kvstore' });
     nodes.nodeUpdated({

@@ -557,7 +557,7 @@ describe('a large withdrawal', () => {
   });
 
   it.each([Number.NaN, -1, 1.5])('refuses the limit %d (regression: kept more or fewer)', async (limit) => {
-    await expect(whatIf(stateOf([]), [], { limit })).rejects.toThrow('whatIf: limit must be');
+    await expect(whatIf(stateOf([]), [], { limit })).rejects.toThrow('whatIf: options.limit must be');
   });
 
   it('ends with the reason of the signal', async () => {

@@ -1,5 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { checkArgument, TEXT } from '../../base/arguments.ts';
 import { messageOf } from '../../base/failure.ts';
 import { Bpf } from './bpf/bpf.ts';
 import type { PinnedShape } from './bpf/bpf-map.ts';
@@ -32,6 +33,7 @@ const PINNED_SHAPES: ReadonlyMap<string, PinnedShape> = new Map(
  * programs first. No agent may be running, because it would write everything again. Never throws.
  */
 export function cleanHost(pinFolder: string): CleanOutcome {
+  checkArgument('cleanHost: pinFolder', pinFolder, TEXT);
   const missing = missingFor(probeHost(readHost(), { pinFolder }), 'routes');
   const paths = function* (): Generator<string, void, void> {
     if (missing.length > 0) throw new Error(`routes, tunnels and rules: ${missing.join('; ')}`);

@@ -1,3 +1,14 @@
+import {
+  BOOLEAN,
+  checkArgument,
+  FUNCTION,
+  OBJECT,
+  objectWith,
+  oneOf,
+  optional,
+  POSITIVE,
+  TEXT,
+} from '../../base/arguments.ts';
 import { HostAccess } from './host-access.ts';
 import type { HostDatapathContext, HostDatapathOptions } from './host-options.ts';
 import { openIPCache, openNodes, retireNodes } from './host-parts.ts';
@@ -11,8 +22,28 @@ export interface HostDatapath {
   readonly datapath: LinuxDatapath;
 }
 
+const OPTIONS = objectWith({
+  pinFolder: TEXT,
+  cgroup: optional(TEXT),
+  services: oneOf('socket', 'nftables', 'off'),
+  sourceRanges: optional(oneOf('external', 'all')),
+  layout: oneOf('1.18', '1.17', '1.8'),
+  capacity: optional(POSITIVE),
+  serviceCapacity: optional(POSITIVE),
+  dryRun: BOOLEAN,
+});
+const CONTEXT = objectWith({
+  engines: objectWith({ ipcache: OBJECT, services: OBJECT, nodes: OBJECT }),
+  clock: objectWith({ now: FUNCTION, after: FUNCTION }),
+  random: FUNCTION,
+  nodeName: TEXT,
+  clusterName: TEXT,
+});
+
 /** Opens the requested parts that can run on this host. Never throws: parts that cannot run are in the status. */
 export function openHostDatapath(options: HostDatapathOptions, context: HostDatapathContext): HostDatapath {
+  checkArgument('openHostDatapath: options', options, OPTIONS);
+  checkArgument('openHostDatapath: context', context, CONTEXT);
   const { pinFolder, cgroup, routing } = options;
   const probe = probeHost(readHost(), { pinFolder, cgroup });
   const access = new HostAccess(options, context);

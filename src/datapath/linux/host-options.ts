@@ -3,6 +3,7 @@ import type { IPCache } from '../../ipcache/ipcache.ts';
 import type { DatapathEngines } from '../datapath.ts';
 import type { NodePathsOptions } from './paths/node-paths.ts';
 
+/** The parts of a Linux datapath and their settings. */
 export interface HostDatapathOptions {
   /** A folder on a bpf file system. Pins in it outlive the process. */
   readonly pinFolder: string;
@@ -32,6 +33,7 @@ export interface HostDatapathOptions {
   readonly dryRun: boolean;
 }
 
+/** The engines, the runtime and the node of a Linux datapath. */
 export interface HostDatapathContext {
   readonly engines: DatapathEngines & { readonly ipcache: IPCache };
   readonly clock: Clock;

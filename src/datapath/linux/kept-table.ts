@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, OBJECT, objectWith, optional } from '../../base/arguments.ts';
 import type { Backoff } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
@@ -14,6 +15,7 @@ import { KeyQueue } from './key-queue.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 import { WaitingDeletes } from './waiting-deletes.ts';
 
+/** Time source, scheduler and conditions of a {@link KeptTable}. */
 export interface KeptTableContext {
   readonly clock: Pick<Clock, 'now' | 'after'>;
   readonly random: Random;
@@ -39,6 +41,7 @@ export interface FailingKey {
   readonly attempts: number;
 }
 
+/** Counts of a {@link KeptTable}. Those of `upserts`, `deletes` and errors are since its start. */
 export interface KeptTableStatus {
   readonly name: string;
   /**
@@ -131,6 +134,9 @@ export class KeptTable<Item> implements Disposable {
   readonly #writeWaiters: (() => void)[] = [];
 
   constructor(table: KernelTable<Item>, desired: DesiredItems<Item>, context: KeptTableContext) {
+    checkArgument('new KeptTable: table', table, objectWith({ dump: FUNCTION, apply: FUNCTION }));
+    checkArgument('new KeptTable: desired', desired, OBJECT);
+    checkArgument('new KeptTable: context', context, CONTEXT);
     this.#table = table;
     this.#desired = desired;
     this.#context = context;
@@ -665,3 +671,11 @@ export class KeptTable<Item> implements Disposable {
 function pressureOf(all: readonly Omit<MapUse, 'name'>[]): number | undefined {
   return all.length === 0 ? undefined : Math.max(...all.map(({ used, capacity }) => used / capacity));
 }
+
+const CONTEXT = objectWith({
+  clock: objectWith({ now: FUNCTION, after: FUNCTION }),
+  random: FUNCTION,
+  nextTurn: FUNCTION,
+  whenDeletesAllowed: optional(FUNCTION),
+  isComplete: optional(FUNCTION),
+});

@@ -39,6 +39,7 @@ export interface WantedPart {
   readonly retire?: (() => void) | undefined;
 }
 
+/** State of one part of a {@link LinuxDatapath}. */
 export interface LinuxPartStatus {
   readonly name: LinuxPartName;
   /** `off`: not requested. `unavailable`: a requirement is missing, or the part could not be opened. */
@@ -47,6 +48,7 @@ export interface LinuxPartStatus {
   readonly missing: readonly string[];
 }
 
+/** Status of a {@link LinuxDatapath}. */
 export interface LinuxDatapathStatus {
   readonly parts: readonly LinuxPartStatus[];
   readonly tables: readonly KeptItemsStatus[];

@@ -37,6 +37,7 @@ export interface PartAnswer {
   readonly missing: readonly string[];
 }
 
+/** What a host offers to a datapath. */
 export interface ProbeAnswer {
   readonly kernel: string;
   readonly parts: readonly PartAnswer[];

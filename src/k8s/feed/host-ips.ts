@@ -1,7 +1,8 @@
+import { checkArgument, FUNCTION, objectWith, optionsWith } from '../../base/arguments.ts';
 import type { Timer } from '../../base/clock.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
-import type { WorldLabels } from '../../metadata/cidr-labels.ts';
+import { WORLD_LABELS, type WorldLabels } from '../../metadata/cidr-labels.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import type { FedIPCache } from './address-holders.ts';
@@ -17,9 +18,11 @@ const WRITER = { source: 'local', owner: 'host-ips' } as const;
 
 /** Options of {@link HostIPs}. */
 export interface HostIPsOptions extends Pick<RuntimeOptions, 'clock'> {
+  /** Receives the claims. */
   readonly ipcache: FedIPCache;
   /** Returns the current addresses of this machine in any notation. */
   readonly addresses: () => Iterable<string>;
+  /** Selects the identity `world` of the default routes: one, or one for each address family. */
   readonly world: WorldLabels;
   /** Receives the errors of `addresses`. The claims stay until `addresses` succeeds again. */
   readonly onFault?: FaultListener | undefined;
@@ -38,6 +41,7 @@ export class HostIPs implements Disposable {
   #timer: Timer | undefined;
 
   constructor(options: HostIPsOptions) {
+    checkArgument('new HostIPs: options', options, OPTIONS);
     this.#options = withRuntime(options);
     this.#guard = new CallbackGuard(options.onFault);
   }
@@ -73,3 +77,9 @@ export class HostIPs implements Disposable {
     this.#claimed = current;
   }
 }
+
+const OPTIONS = optionsWith({
+  ipcache: objectWith({ upsert: FUNCTION, delete: FUNCTION }),
+  addresses: FUNCTION,
+  world: WORLD_LABELS,
+});

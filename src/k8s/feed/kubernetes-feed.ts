@@ -1,5 +1,17 @@
 import { setMaxListeners } from 'node:events';
-import { assert } from '../../base/assert.ts';
+import {
+  atLeast,
+  BOOLEAN,
+  checkArgument,
+  FUNCTION,
+  NUMBER,
+  OBJECT,
+  objectWith,
+  oneOf,
+  optional,
+  optionsWith,
+  TEXT,
+} from '../../base/arguments.ts';
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Timer } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
@@ -9,7 +21,7 @@ import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import type { WorldLabels } from '../../metadata/cidr-labels.ts';
+import { WORLD_LABELS, type WorldLabels } from '../../metadata/cidr-labels.ts';
 import type { IdentityCache } from '../../model/identity-cache.ts';
 import { LabelFilter } from '../../model/label-filter.ts';
 import type { Labels } from '../../model/labels.ts';
@@ -56,15 +68,21 @@ export type HandoverResource = (typeof HANDOVER_RESOURCES)[number];
 
 /** Options of {@link KubernetesFeed}. If an engine is missing, the kinds that only it needs are not followed. */
 export interface KubernetesFeedOptions extends RuntimeOptions {
+  /** Lists and watches objects: a {@link KubernetesClient}. */
   readonly source: ResourceSource;
+  /** Name of the local cluster. */
   readonly clusterName: string;
   /** Default 0: not part of a mesh. */
   readonly clusterID?: number | undefined;
   /** Name of the node of this process. */
   readonly nodeName: string;
+  /** Splits the work into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;
+  /** Receives the IPs of pods and nodes. Default: these are not followed. */
   readonly ipcache?: FedIPCache | undefined;
+  /** Receives services and endpoint slices. Default: these are not followed. */
   readonly services?: FedServices | undefined;
+  /** Receives nodes. Default: these are not followed. */
   readonly nodes?: FedNodes | undefined;
   /** Receives the labels of CIDRs and of the API server's addresses. If it is missing, policies are not followed. */
   readonly metadata?: PrefixMetadata | undefined;
@@ -100,6 +118,7 @@ export interface KubernetesFeedOptions extends RuntimeOptions {
    * Default 30 s.
    */
   readonly handoverSpreadMs?: number | undefined;
+  /** Selects the labels of identities. Default: the built-in filter of Cilium. */
   readonly labelFilter?: LabelFilter | undefined;
   /**
    * Receives the identity labels of the pods of this node; see `EndpointLabelsOptions`. If it is missing, namespaces
@@ -123,6 +142,7 @@ export interface KubernetesFeedOptions extends RuntimeOptions {
    * Returns the tap of a kind. Called once for each kind. Default: none.
    */
   readonly tap?: ((kind: string) => FeedTap) | undefined;
+  /** Receives every rejection after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives the errors of callbacks. */
   readonly onFault?: FaultListener | undefined;
@@ -206,8 +226,7 @@ export class KubernetesFeed implements AsyncDisposable {
   #isDiscovering = false;
 
   constructor(options: KubernetesFeedOptions) {
-    const { handoverSpreadMs = HANDOVER_SPREAD_MS } = options;
-    assert(handoverSpreadMs >= 0, `handoverSpreadMs must be at least 0, not ${handoverSpreadMs}`);
+    checkArgument('new KubernetesFeed: options', options, OPTIONS);
     this.#options = withRuntime(options);
     setMaxListeners(0, this.#ended.signal); // the steps of each kind may wait for it
     this.#guard = new CallbackGuard(options.onFault);
@@ -534,6 +553,31 @@ export class KubernetesFeed implements AsyncDisposable {
     return kinds[resource].filter(({ plural }) => this.#kinds.has(plural));
   }
 }
+
+const OPTIONS = optionsWith({
+  source: objectWith({ follow: FUNCTION }),
+  clusterName: TEXT,
+  clusterID: optional(NUMBER),
+  nodeName: TEXT,
+  ipcache: optional(objectWith({ upsert: FUNCTION, delete: FUNCTION })),
+  services: optional(objectWith({ updateService: FUNCTION, updateEndpoints: FUNCTION })),
+  nodes: optional(objectWith({ nodeUpdated: FUNCTION, nodeDeleted: FUNCTION })),
+  metadata: optional(OBJECT),
+  policies: optional(BOOLEAN),
+  endpoints: optional(oneOf('ciliumendpoints', 'ciliumendpointslices', 'pods')),
+  identities: optional(oneOf('kvstore', 'crd', 'none')),
+  selection: optional(OBJECT),
+  encryptKey: optional(NUMBER),
+  world: optional(WORLD_LABELS),
+  nodeAnnotations: optional(BOOLEAN),
+  keepRestoredNodes: optional(BOOLEAN),
+  handoverSpreadMs: optional(atLeast(0)),
+  labelFilter: optional(objectWith({ keeps: FUNCTION })),
+  onLabels: optional(FUNCTION),
+  onHostLabels: optional(FUNCTION),
+  onForget: optional(FUNCTION),
+  onCause: optional(FUNCTION),
+});
 
 function otherEndpoints(plural: string): 'endpoints' | 'endpointslices' {
   return plural === 'endpoints' ? 'endpointslices' : 'endpoints';

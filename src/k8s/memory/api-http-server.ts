@@ -4,6 +4,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
+import { checkArgument, FUNCTION, OBJECT, objectWith } from '../../base/arguments.ts';
 import type { MemoryApiServer } from './memory-api-server.ts';
 
 /** Options of {@link ApiHttpServer}. */
@@ -24,7 +25,10 @@ export class ApiHttpServer implements AsyncDisposable {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
-  constructor(api: MemoryApiServer, { tls }: ApiHttpServerOptions = {}) {
+  constructor(api: MemoryApiServer, options: ApiHttpServerOptions = {}) {
+    checkArgument('new ApiHttpServer: api', api, objectWith({ handle: FUNCTION }));
+    checkArgument('new ApiHttpServer: options', options, OBJECT);
+    const { tls } = options;
     this.#api = api;
     const serve = (request: IncomingMessage, response: ServerResponse): void => {
       this.#serve(request, response).catch(() => response.destroy());

@@ -1,3 +1,4 @@
+import { BOOLEAN, checkArgument, ITERABLE, optional, optionsWith } from '../../base/arguments.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { LabelSelectorError } from '../../model/label-selector.ts';
 import { parseJson } from '../../net/fields.ts';
@@ -75,6 +76,7 @@ export class MemoryApiServer {
   #endPause: (() => void) | undefined;
 
   constructor(options: MemoryApiServerOptions = {}) {
+    checkArgument('new MemoryApiServer: options', options, OPTIONS);
     this.#options = withRuntime(options);
     const { clock, types = CLUSTER_TYPES, idleProgress = false } = this.#options;
     this.#types = new Set(types);
@@ -136,7 +138,7 @@ export class MemoryApiServer {
     for (const stream of [...this.#streams]) stream.end();
   }
 
-  /** Stops the server like kill -9. After {@link up} it has only the content of its etcd. */
+  /** Stops the server like kill -9. After {@link MemoryApiServer.up} it has only the content of its etcd. */
   down(): void {
     this.#isDown = true;
     this.cut();
@@ -175,7 +177,7 @@ export class MemoryApiServer {
 
   // ── Requests ───────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Serves a request. Throws {@link ConnectionBroken} if there is no response. */
+  /** Serves a request. Throws an error if the connection breaks before the response. */
   async handle(request: ServedRequest): Promise<ServedAnswer> {
     await this.#running;
     if (this.#isDown) throw new ConnectionBroken();
@@ -279,6 +281,12 @@ export class MemoryApiServer {
     }
   }
 }
+
+const OPTIONS = optionsWith({
+  types: optional(ITERABLE),
+  idleProgress: optional(BOOLEAN),
+  streamingLists: optional(BOOLEAN),
+});
 
 function notFound(): StatusError {
   return new StatusError('NotFound', 'the server could not find the requested resource');

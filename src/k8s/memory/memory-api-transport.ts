@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, objectWith } from '../../base/arguments.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { interruptible } from '../../base/supervisor.ts';
 import { ApiError, retryAfter } from '../rest/api-error.ts';
@@ -13,6 +14,7 @@ export class MemoryApiTransport implements ApiTransport, AsyncDisposable {
   #connections = new AbortController();
 
   constructor(server: Pick<MemoryApiServer, 'handle'>) {
+    checkArgument('new MemoryApiTransport: server', server, objectWith({ handle: FUNCTION }));
     this.#server = server;
   }
 

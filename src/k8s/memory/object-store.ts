@@ -11,7 +11,7 @@ export interface StoredWrite {
   readonly after: KubernetesObject | undefined;
 }
 
-/** The result of {@link ObjectStore.snapshot}. */
+/** The content of a `MemoryApiServer`, which its method `backup` returns. */
 export interface ObjectStoreSnapshot {
   readonly version: number;
   readonly objects: ReadonlyMap<string, ReadonlyMap<string, KubernetesObject>>;

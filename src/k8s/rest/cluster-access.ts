@@ -21,8 +21,8 @@ export interface Credentials {
   /** Resolves to the certificate for a new connection. */
   certificate(): Promise<ClientCertificate | undefined>;
   /**
-   * Called when the server has rejected a request with this value of {@link authorization}, over a connection with this
-   * {@link certificate}, so that both are no longer cached.
+   * Called when the server has rejected a request with this value of `authorization`, over a connection with this
+   * `certificate`, so that both are no longer cached.
    */
   refused(authorization: string | undefined, certificate?: ClientCertificate): void;
 }

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { checkArgument, OBJECT, optional, optionsWith, TEXT } from '../../base/arguments.ts';
 import type { Clock } from '../../base/clock.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import type { ClusterAccess } from './cluster-access.ts';
@@ -12,14 +13,19 @@ export interface InClusterOptions {
   readonly folder?: string | undefined;
   /** Default: the environment of this process. Set in tests only. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
+  /** Default: the system clock. */
   readonly clock?: Clock | undefined;
 }
 
 /** The mount of a service account by the kubelet. */
 const FOLDER = '/var/run/secrets/kubernetes.io/serviceaccount';
 
+const OPTIONS = optionsWith({ folder: optional(TEXT), env: optional(OBJECT) });
+
 /** Returns true if this process runs in a pod with a service account. */
-export function isInCluster({ folder = FOLDER, env = process.env }: InClusterOptions = {}): boolean {
+export function isInCluster(options: InClusterOptions = {}): boolean {
+  checkArgument('isInCluster: options', options, OPTIONS);
+  const { folder = FOLDER, env = process.env } = options;
   return Boolean(env['KUBERNETES_SERVICE_HOST']) && existsSync(join(folder, 'token'));
 }
 
@@ -28,6 +34,7 @@ export function isInCluster({ folder = FOLDER, env = process.env }: InClusterOpt
  * invalid.
  */
 export function inClusterAccess(options: InClusterOptions = {}): ClusterAccess {
+  checkArgument('inClusterAccess: options', options, OPTIONS);
   const { folder = FOLDER, env = process.env, clock = systemClock } = options;
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '443' } = env;
   if (!isInCluster(options))

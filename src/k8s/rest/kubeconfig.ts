@@ -21,6 +21,7 @@ import { TokenFile } from './token-file.ts';
 /** An invalid kubeconfig or service account. */
 export class KubeconfigError extends Error {
   override readonly name = 'KubeconfigError';
+  readonly code = 'invalid-kubeconfig';
   /** Rejections by field; empty if the error concerns no field. */
   readonly rejections: readonly Rejection[];
 
@@ -44,6 +45,7 @@ export interface Kubeconfig extends ClusterAccess {
 export interface KubeconfigOptions {
   /** Default: `current-context`. */
   readonly context?: string | undefined;
+  /** Default: the system clock. */
   readonly clock?: Clock | undefined;
 }
 

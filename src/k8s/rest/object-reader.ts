@@ -27,7 +27,7 @@ export interface ObjectReader {
   ): AsyncIterable<readonly KubernetesObject[]>;
 }
 
-/** Options of an {@link ApiObjectReader}. */
+/** Options of an {@link ObjectReader}. */
 export interface ObjectReaderOptions {
   /** Timeout of a request. Default 60 s, because a page from etcd may start after several seconds. */
   readonly timeoutMs?: number | undefined;

@@ -1,4 +1,4 @@
-import { assert } from '../../base/assert.ts';
+import { checkArgument, listOf, requireArgument, TEXT } from '../../base/arguments.ts';
 import type { Clock } from '../../base/clock.ts';
 import { RateLimit } from '../../base/rate-limit.ts';
 import { sleep } from '../../base/sleep.ts';
@@ -77,7 +77,7 @@ export interface ObjectWriter {
   write(write: ObjectWrite, why: string, signal: AbortSignal): Promise<WriteOutcome>;
 }
 
-/** Options of an {@link ApiObjectWriter}. */
+/** Options of an {@link ObjectWriter}. */
 export interface ObjectWriterOptions {
   /** Requests per second. Default: no limit. */
   readonly perSecond?: number | undefined;
@@ -103,6 +103,7 @@ const MIN_WAIT_MS = 1000;
 
 /** Returns the JSON pointer of these names: `['status', 'nodes', 'a/b']` is `/status/nodes/a~1b`. */
 export function pointer(...names: readonly string[]): string {
+  checkArgument('pointer: names', names, listOf(TEXT));
   return names.map((name) => `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
@@ -160,7 +161,7 @@ export class ApiObjectWriter implements ObjectWriter {
 
   constructor(transport: ApiTransport, clock: Clock, options: ObjectWriterOptions = {}) {
     const { perSecond, burst, maxTries = MAX_TRIES } = options;
-    assert(maxTries >= 1, `maxTries must be at least 1, not ${maxTries}`);
+    requireArgument(maxTries >= 1, `new ObjectWriter: options.maxTries must be at least 1, not ${maxTries}`);
     this.#transport = transport;
     this.#clock = clock;
     this.#options = options;

@@ -1,9 +1,13 @@
 import {
+  atLeast,
+  checkArgument,
   checkArguments,
   FUNCTION,
-  listOf,
+  NUMBER,
+  OBJECT,
   objectWith,
   optional,
+  optionsWith,
   SIGNAL,
   TEXT,
 } from '../../base/arguments.ts';
@@ -16,7 +20,7 @@ import { type ListenerResult, type Unsubscribe, unsubscribeOnce } from '../../ba
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { IdentityCache, type IdentityListener } from '../../model/identity-cache.ts';
-import { formatLabels, type Labels } from '../../model/labels.ts';
+import { formatLabels, LABELS, type Labels } from '../../model/labels.ts';
 import type { NumericIdentity } from '../../model/numeric-identity.ts';
 import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
 import { IDENTITIES_PREFIX, parseKvstoreKey } from '../codec/keys.ts';
@@ -94,6 +98,7 @@ export class IdentityAllocator {
   readonly #tasks: Supervisor;
 
   constructor(options: IdentityAllocatorOptions) {
+    checkArgument('new IdentityAllocator: options', options, OPTIONS);
     this.#options = withRuntime(options);
     const { clock, random, rejections, onFailure } = this.#options;
     this.#keys = new IdentityKeys(options);
@@ -324,7 +329,13 @@ export class IdentityAllocator {
   }
 }
 
-const LABELS = listOf(objectWith({ source: TEXT, key: TEXT, value: TEXT }));
+const OPTIONS = optionsWith({
+  backend: OBJECT,
+  nodeSuffix: TEXT,
+  range: objectWith({ min: NUMBER, max: NUMBER }),
+  rejections: objectWith({ add: FUNCTION }),
+  syncIntervalMs: optional(atLeast(0)),
+});
 
 checkArguments(IdentityAllocator, {
   run: { signal: SIGNAL },

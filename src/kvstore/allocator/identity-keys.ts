@@ -23,11 +23,13 @@ export const MASTER_PREFIX: string = `${IDENTITIES_PREFIX}id/`;
 
 /** Options of the keys of an `IdentityAllocator`. */
 export interface IdentityKeysOptions {
+  /** The kvstore of the cluster. The caller closes it. */
   readonly backend: KvstoreBackend;
   /** Last part of the slave keys of this node: its address. It contains no `/`. */
   readonly nodeSuffix: string;
   /** The numbers of this cluster: `clusterIdentityRange(clusterID, max)`. */
   readonly range: IdentityRange;
+  /** Counts invalid keys and values. */
   readonly rejections: RejectionLog;
 }
 

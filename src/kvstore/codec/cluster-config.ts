@@ -1,3 +1,4 @@
+import { checkArgument, NUMBER, OBJECT, objectWith } from '../../base/arguments.ts';
 import type { MaxConnectedClusters } from '../../model/numeric-identity.ts';
 import type { Decoded, Fields, RejectField } from '../../net/fields.ts';
 import { MAX_CLUSTER_ID } from '../../net/prefix.ts';
@@ -150,7 +151,10 @@ export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<Clus
  * Returns the bytes that Cilium writes, then other capabilities. Omits unset and false fields, but writes a false
  * `serviceExportsEnabled`.
  */
-export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8Array {
+export function encodeClusterConfig(config: ClusterConfig): Uint8Array {
+  checkArgument('encodeClusterConfig: config', config, objectWith({ id: NUMBER, capabilities: OBJECT }));
+  const { id, capabilities } = config;
+
   const flag = (on: boolean): string | undefined => (on ? 'true' : undefined);
   const { maxConnectedClusters, serviceExportsEnabled, endpointSlicesExportMode, others = {} } = capabilities;
   return bytesOfText(

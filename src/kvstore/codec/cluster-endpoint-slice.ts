@@ -1,3 +1,4 @@
+import { checkArgument, ITERABLE, LIST, NUMBER, objectWith, oneOf, TEXT } from '../../base/arguments.ts';
 import { parseWeight, WEIGHT_ANNOTATION, WEIGHT_RULE } from '../../model/backend-weight.ts';
 import {
   type ClusterEndpointSlice,
@@ -386,10 +387,23 @@ export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Ar
   return writer.written;
 }
 
+const SLICE = objectWith({
+  cluster: TEXT,
+  namespace: TEXT,
+  name: TEXT,
+  clusterID: NUMBER,
+  labels: ITERABLE,
+  annotations: ITERABLE,
+  addressType: oneOf('IPv4', 'IPv6'),
+  endpoints: LIST,
+  ports: LIST,
+});
+
 /**
  * Returns the same message as Cilium, in a zstd frame. Equal slices have equal bytes in all processes with the
  * same version of Node. If Node has no zstd (before 22.15), the frame is not compressed.
  */
 export function encodeClusterEndpointSlice(slice: ClusterEndpointSlice): Uint8Array {
+  checkArgument('encodeClusterEndpointSlice: slice', slice, SLICE);
   return compressZstd(encodeEndpointSliceMessage(slice));
 }

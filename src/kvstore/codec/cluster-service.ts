@@ -1,3 +1,4 @@
+import { checkArgument, ITERABLE, NUMBER, objectWith, TEXT } from '../../base/arguments.ts';
 import type { BackendZone, ClusterService, ClusterServiceKey } from '../../model/cluster-service.ts';
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { canonicalAddress, MAX_CLUSTER_ID } from '../../net/prefix.ts';
@@ -109,8 +110,20 @@ function writeZone({ zone, forZones = [] }: BackendZone): string {
   ]);
 }
 
+const SERVICE = objectWith({
+  cluster: TEXT,
+  namespace: TEXT,
+  name: TEXT,
+  clusterID: NUMBER,
+  frontends: ITERABLE,
+  backends: ITERABLE,
+  labels: ITERABLE,
+  selector: ITERABLE,
+});
+
 /** Returns the same bytes as Cilium. */
 export function encodeClusterService(service: ClusterService, version: FormatVersion = '1.17'): Uint8Array {
+  checkArgument('encodeClusterService: service', service, SERVICE);
   const since117 = (json: string | undefined): string | undefined => (version === '1.8' ? undefined : json);
   return bytesOfText(
     jsonObject([

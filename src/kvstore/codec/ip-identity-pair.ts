@@ -1,3 +1,4 @@
+import { checkArgument, shaped } from '../../base/arguments.ts';
 import { MAX_IDENTITY } from '../../model/numeric-identity.ts';
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
@@ -161,8 +162,15 @@ function writePod({ namespace, podName, serviceAccount, namedPorts }: PodMetadat
   if (ports !== undefined) out.json(`,"NamedPorts":${ports}`);
 }
 
+const PAIR = shaped<IPIdentityPair>(
+  'must have a key, an identity and an encryptKey',
+  ({ key, identity, encryptKey }) =>
+    typeof key === 'string' && typeof identity === 'number' && typeof encryptKey === 'number',
+);
+
 /** Returns the same bytes as Cilium. `pair.key` must be canonical. The order of named ports is kept. */
 export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
+  checkArgument('encodeIPIdentityPair: pair', pair, PAIR);
   write(pair);
   return out.copy();
 }

@@ -1,3 +1,5 @@
+import { checkArgument, TEXT } from '../../base/arguments.ts';
+
 /*
  * Names of the keys of a Cilium kvstore (WIRE, "Keys"). All prefixes end in `/`, so that a watch of cluster `a` never
  * includes keys of cluster `ab`.
@@ -6,6 +8,7 @@
 /** The resources published by a cluster to its mesh. */
 export type MeshResource = 'nodes' | 'services' | 'endpointslices' | 'identities' | 'ip';
 
+/** The resources of a mesh, each with keys below a prefix of its own. */
 export const MESH_RESOURCES: readonly MeshResource[] = [
   'nodes',
   'services',
@@ -75,10 +78,12 @@ export function resourcePrefix(
   return `${base}${resource === 'ip' && layout === 'state' ? DEFAULT_ADDRESS_SPACE : cluster}/`;
 }
 
+/** Returns the key of a node. */
 export function nodeKey(cluster: string, name: string): string {
   return `${resourcePrefix('nodes', cluster)}${name}`;
 }
 
+/** Returns the key of a service. */
 export function serviceKey(cluster: string, namespace: string, name: string): string {
   return `${resourcePrefix('services', cluster)}${namespace}/${name}`;
 }
@@ -116,6 +121,7 @@ export function identityValueKey(labels: string, node: string): string {
 /** The configurations of clusters. */
 export const CLUSTER_CONFIG_PREFIX = 'cilium/cluster-config/';
 
+/** Returns the key of a cluster's configuration. */
 export function clusterConfigKey(cluster: string): string {
   return `${CLUSTER_CONFIG_PREFIX}${cluster}`;
 }
@@ -247,6 +253,7 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
  * key.
  */
 export function parseKvstoreKey(key: string): ParsedKey | undefined {
+  checkArgument('parseKvstoreKey: key', key, TEXT);
   if (key === HEARTBEAT_KEY) return { kind: 'heartbeat' };
   const [root, area, name, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];
   if (root !== 'cilium' || area === undefined || name === undefined) return undefined;

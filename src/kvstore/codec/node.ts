@@ -1,3 +1,4 @@
+import { checkArgument, ITERABLE, LIST, NUMBER, OBJECT, objectWith, TEXT } from '../../base/arguments.ts';
 import type { ClusterNode, NodeAddress, NodeName } from '../../model/cluster-node.ts';
 import { MAX_IDENTITY } from '../../model/numeric-identity.ts';
 import type { Family } from '../../net/address-words.ts';
@@ -116,10 +117,10 @@ export interface NodeWriter {
 }
 
 /** Returns the same bytes as Cilium. */
-export function encodeNode(
-  node: ClusterNode,
-  { version = '1.17', source = 'local' }: NodeWriter = {},
-): Uint8Array {
+export function encodeNode(node: ClusterNode, writer: NodeWriter = {}): Uint8Array {
+  checkArgument('encodeNode: node', node, NODE);
+  checkArgument('encodeNode: writer', writer, OBJECT);
+  const { version = '1.17', source = 'local' } = writer;
   const cidrs = (list: readonly string[]): string => nullIfEmpty(list.length, jsonArray(list, writeCIDR));
   const since117 = (json: string): string | undefined => (version === '1.8' ? undefined : json);
   const labels = jsonStringMap(node.labels);
@@ -148,3 +149,18 @@ export function encodeNode(
     ]),
   );
 }
+
+const NODE = objectWith({
+  cluster: TEXT,
+  name: TEXT,
+  clusterID: NUMBER,
+  addresses: LIST,
+  ipv4SecondaryAllocCIDRs: LIST,
+  ipv6SecondaryAllocCIDRs: LIST,
+  encryptionKey: NUMBER,
+  labels: ITERABLE,
+  annotations: ITERABLE,
+  nodeIdentity: NUMBER,
+  wireguardPubKey: TEXT,
+  bootID: TEXT,
+});

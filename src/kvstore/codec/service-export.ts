@@ -1,3 +1,4 @@
+import { type Check, checkArgument, ITERABLE, LIST, NUMBER, objectWith, TEXT } from '../../base/arguments.ts';
 import { parseTime } from '../../base/system-clock.ts';
 import { SLICE_LIMITS } from '../../model/cluster-endpoint-slice.ts';
 import type { ClusterServiceKey } from '../../model/cluster-service.ts';
@@ -149,6 +150,7 @@ function writePort({ name, protocol, appProtocol, port }: ExportedPort): string 
  * writes an empty text, which its readers reject.
  */
 export function encodeServiceExport(service: ServiceExport): Uint8Array {
+  checkArgument('encodeServiceExport: service', service, SERVICE_EXPORT);
   const texts = (map: ReadonlyMap<string, string>): string | undefined =>
     map.size === 0 ? undefined : jsonStringMap(map);
   const word = (text: string | undefined): string | undefined => text && jsonString(text);
@@ -176,3 +178,15 @@ export function encodeServiceExport(service: ServiceExport): Uint8Array {
     ]),
   );
 }
+
+/** Accepts a service export, with or without its cluster. */
+export const SERVICE_EXPORT: Check = objectWith({
+  namespace: TEXT,
+  name: TEXT,
+  annotations: ITERABLE,
+  labels: ITERABLE,
+  createdAt: NUMBER,
+  ports: LIST,
+  type: TEXT,
+  ipFamilies: LIST,
+});

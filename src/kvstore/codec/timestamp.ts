@@ -1,3 +1,4 @@
+import { checkArgument, matching } from '../../base/arguments.ts';
 import { parseTime } from '../../base/system-clock.ts';
 import { type Decoded, decodeWith, rejectInput } from '../../net/fields.ts';
 import { bytesOfText } from './bytes.ts';
@@ -16,7 +17,13 @@ export function timestampText(millis: number): string {
   return `${new Date(millis).toISOString().slice(0, 19)}Z`;
 }
 
-/** Returns the bytes of {@link timestampText}. */
+/** Returns a time as bytes of its RFC 3339 text in whole seconds of UTC. */
 export function encodeTimestamp(millis: number): Uint8Array {
+  checkArgument('encodeTimestamp: millis', millis, TIME);
   return bytesOfText(timestampText(millis));
 }
+
+const TIME = matching(
+  'must be a time in milliseconds since 1970',
+  (value) => typeof value === 'number' && !Number.isNaN(new Date(value).getTime()),
+);

@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, isObjectOrList, matching, OBJECT } from '../../base/arguments.ts';
 import { messageOf } from '../../base/failure.ts';
 import { parseJsonInPieces } from '../../base/json-pieces.ts';
 import { type Decoded, decodeWith, Fields, type RejectField, rejectInput } from '../../net/fields.ts';
@@ -78,8 +79,11 @@ function* parseInPieces(value: Uint8Array): Generator<undefined, EncodedValue> {
  */
 export function decodeInPieces<T>(
   decode: ValueDecoder<T>,
-  { bytes }: ValueLimits = VALUE_LIMITS,
+  limits: ValueLimits = VALUE_LIMITS,
 ): (name: string, value: Uint8Array, at: string) => Generator<undefined, Decoded<T>> | undefined {
+  checkArgument('decodeInPieces: decode', decode, FUNCTION);
+  checkArgument('decodeInPieces: limits', limits, OBJECT);
+  const { bytes } = limits;
   function* steps(name: string, value: Uint8Array, at: string): Generator<undefined, Decoded<T>> {
     const parsed = yield* parseInPieces(value);
     yield;
@@ -120,6 +124,7 @@ export function decodeJson<T>(
   limits: ValueLimits,
   read: (fields: Fields<never>, drop: RejectField<undefined>) => T,
 ): Decoded<T> {
+  checkArgument('decode: value', value, ENCODED);
   return decodeWith(at, (drop) => read(Fields.of(readJson(value, limits), rejectInput, 'value'), drop));
 }
 
@@ -129,3 +134,9 @@ export function readKeyPart(fields: Fields<never>, field: string, expected: stri
   if (value !== expected) fields.reject(field, 'key-mismatch', `must be ${expected}, as in the key`, value);
   return value;
 }
+
+const ENCODED = matching(
+  'must be a Uint8Array or parsed JSON',
+  (value) =>
+    value instanceof Uint8Array || (isObjectOrList(value) && ('json' in value || 'syntaxError' in value)),
+);

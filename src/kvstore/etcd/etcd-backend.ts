@@ -1,4 +1,12 @@
-import { checkArguments, ITERABLE, objectWith } from '../../base/arguments.ts';
+import {
+  checkArgument,
+  checkArguments,
+  ITERABLE,
+  OBJECT,
+  objectWith,
+  optional,
+  optionsWith,
+} from '../../base/arguments.ts';
 import { messageOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { RateLimit, type RateLimitOptions } from '../../base/rate-limit.ts';
@@ -41,6 +49,8 @@ export class EtcdBackend extends KvstoreClient {
   readonly #closed = new AbortController();
 
   constructor(config: EtcdConfig, options: EtcdBackendOptions = {}) {
+    checkArgument('new EtcdBackend: config', config, CONFIG);
+    checkArgument('new EtcdBackend: options', options, optionsWith({ rateLimit: optional(OBJECT) }));
     const { random, clock } = withRuntime(options);
     const transport = new EtcdTransport(config, random, options.gate);
     const rateLimit = options.rateLimit && new RateLimit(options.rateLimit, clock, abortedError);
@@ -113,7 +123,9 @@ export class EtcdBackend extends KvstoreClient {
   }
 }
 
-checkArguments(EtcdBackend, { reconfigure: { config: objectWith({ endpoints: ITERABLE }) } });
+const CONFIG = objectWith({ endpoints: ITERABLE });
+
+checkArguments(EtcdBackend, { reconfigure: { config: CONFIG } });
 
 function haveSameParts({ parts }: LoadedEtcdConfig, { parts: others }: LoadedEtcdConfig): boolean {
   const isSame = (part: string | Uint8Array, index: number): boolean =>

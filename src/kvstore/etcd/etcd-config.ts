@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { assert } from '../../base/assert.ts';
+import { requireArgument } from '../../base/arguments.ts';
 import { showValue } from '../../base/show-value.ts';
 
 /** Address and credentials of an etcd cluster: the content of a Cilium etcd configuration, with its files read. */
@@ -39,13 +39,14 @@ export const DEADLINE_MS = 10_000;
 /** Invalid configuration file or certificates. The message names the field and the value. */
 export class EtcdConfigError extends Error {
   override readonly name = 'EtcdConfigError';
+  readonly code = 'invalid-etcd-config';
 }
 
 const ENDPOINT = /^https?:\/\/[^/?#@]+:\d+$/;
 const NUMBERS = ['deadlineMs', 'keepAliveTimeMs', 'keepAliveTimeoutMs', 'maxMessageBytes'] as const;
 
 /**
- * Throws an `AssertionError`, which names the value, if a program passes
+ * Throws a `UsageError`, which names the value, if a program passes
  * - an endpoint without scheme or port: grpc-js would use port 443
  * - endpoints of both schemes: the password would be sent in clear text to some of them
  * - an alias without an IP address
@@ -53,18 +54,21 @@ const NUMBERS = ['deadlineMs', 'keepAliveTimeMs', 'keepAliveTimeoutMs', 'maxMess
  */
 export function checkEtcdConfig(config: EtcdConfig): void {
   const { endpoints } = config;
-  assert(endpoints.length > 0, 'the etcd configuration has endpoints');
+  requireArgument(endpoints.length > 0, 'the etcd configuration has endpoints');
   for (const url of endpoints)
-    assert(
+    requireArgument(
       ENDPOINT.test(url) && URL.canParse(url),
       `endpoint ${showValue(url)} must be an http or https URL with a port, such as http://etcd:2379`,
     );
   for (const [host, ips] of config.hostAliases ?? [])
-    assert(ips.length > 0 && ips.every(isIP), `hostAliases of ${showValue(host)} must be IP addresses`);
+    requireArgument(
+      ips.length > 0 && ips.every(isIP),
+      `hostAliases of ${showValue(host)} must be IP addresses`,
+    );
   const schemes = new Set(endpoints.map((url) => url.split(':', 1)[0]));
-  assert(schemes.size === 1, 'endpoints must use one scheme: http or https');
+  requireArgument(schemes.size === 1, 'endpoints must use one scheme: http or https');
   for (const name of NUMBERS) {
     const value = config[name] ?? Number.POSITIVE_INFINITY;
-    assert(value > 0, `${name} must be more than 0: ${value}`);
+    requireArgument(value > 0, `${name} must be more than 0: ${value}`);
   }
 }

@@ -1,4 +1,13 @@
-import { checkArguments, SIGNAL } from '../../base/arguments.ts';
+import {
+  atLeast,
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  objectWith,
+  optional,
+  optionsWith,
+  SIGNAL,
+} from '../../base/arguments.ts';
 import type { Failure } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
@@ -7,7 +16,9 @@ import type { Collection } from './collections.ts';
 
 /** Options of {@link GarbageCollector}. */
 export interface GarbageCollectorOptions extends RuntimeOptions {
+  /** The keys to check: {@link identityCollection} or {@link lockCollection}. */
   readonly collection: Collection;
+  /** Time from the start of a round to the start of the next one. */
   readonly intervalMs: number;
   /** Maximum rate of deletes per second. Default 20. */
   readonly removalsPerSecond?: number | undefined;
@@ -59,7 +70,7 @@ export function staleRound<R extends number | string>(
   return { remove, stale };
 }
 
-/** Deletes keys that two rounds in a row found stale and unchanged ({@link staleRound}). */
+/** Deletes keys that two rounds in a row found stale and unchanged. */
 export class GarbageCollector {
   readonly #options: GarbageCollectorOptions & Runtime;
   readonly #tasks: Supervisor;
@@ -69,6 +80,7 @@ export class GarbageCollector {
   #removed = 0;
 
   constructor(options: GarbageCollectorOptions) {
+    checkArgument('new GarbageCollector: options', options, OPTIONS);
     this.#options = withRuntime(options);
     const { clock, random, onFailure } = this.#options;
     this.#tasks = new Supervisor({ clock, random, onFailure });
@@ -120,5 +132,13 @@ export class GarbageCollector {
     }
   }
 }
+
+const OPTIONS = optionsWith({
+  collection: objectWith({ list: FUNCTION }),
+  intervalMs: atLeast(0),
+  removalsPerSecond: optional(atLeast(0)),
+  mayDelete: optional(FUNCTION),
+  onRemoved: optional(FUNCTION),
+});
 
 checkArguments(GarbageCollector, { run: { signal: SIGNAL }, round: { signal: SIGNAL } });

@@ -1,3 +1,4 @@
+import { checkArgument, FUNCTION, objectWith } from '../../base/arguments.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
@@ -52,6 +53,8 @@ export class FaultyLink implements Transport, AsyncDisposable {
   #maxResponseBytes = Number.POSITIVE_INFINITY;
 
   constructor(inner: Transport, clock: Clock) {
+    checkArgument('new FaultyLink: inner', inner, objectWith({ range: FUNCTION, txn: FUNCTION }));
+    checkArgument('new FaultyLink: clock', clock, objectWith({ after: FUNCTION }));
     this.#inner = inner;
     this.#clock = clock;
   }
@@ -123,13 +126,16 @@ export class FaultyLink implements Transport, AsyncDisposable {
     for (const fail of [...this.#runningCalls]) fail(reset);
   }
 
-  /** Breaks all open streams and calls, and refuses later streams and calls until {@link up}. */
+  /** Breaks all open streams and calls, and refuses later streams and calls until {@link FaultyLink.up}. */
   down(): void {
     this.#link = 'down';
     this.cut();
   }
 
-  /** Drops everything until {@link up}: calls exceed their deadline, and streams end by the keepalive after 25 s. */
+  /**
+   * Drops everything until {@link FaultyLink.up}: calls exceed their deadline, and streams end by the keepalive after
+   * 25 s.
+   */
   blackHole(): void {
     this.#link = 'black-hole';
     for (const stream of this.#streams) this.#drop(stream);
@@ -142,7 +148,7 @@ export class FaultyLink implements Transport, AsyncDisposable {
     this.#keepalives.push(this.#clock.after(KEEPALIVE_MS, timedOut));
   }
 
-  /** Ends {@link down} and {@link blackHole}. */
+  /** Ends {@link FaultyLink.down} and {@link FaultyLink.blackHole}. */
   up(): void {
     this.#link = 'up';
     for (const keepalive of this.#keepalives.splice(0)) keepalive.cancel();
@@ -165,7 +171,7 @@ export class FaultyLink implements Transport, AsyncDisposable {
     for (const stream of this.#streams) if (this.#isStalled(stream)) stream.stall();
   }
 
-  /** Ends {@link stallWatch}. */
+  /** Ends {@link FaultyLink.stallWatch}. */
   unstallWatch(prefix: string): void {
     this.#stalledPrefixes.delete(prefix);
     for (const stream of this.#streams) if (!this.#isStalled(stream)) stream.unstall();
@@ -185,7 +191,7 @@ export class FaultyLink implements Transport, AsyncDisposable {
     this.#forbiddenPrefixes.add(prefix);
   }
 
-  /** Ends {@link forbid}. */
+  /** Ends {@link FaultyLink.forbid}. */
   allow(prefix: string): void {
     this.#forbiddenPrefixes.delete(prefix);
   }

@@ -1,3 +1,4 @@
+import { checkArgument, OBJECT, optional, optionsWith } from '../../base/arguments.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { KvstoreClient } from '../kvstore-client.ts';
 import { FaultyLink } from './faulty-link.ts';
@@ -12,6 +13,7 @@ export class FaultyMemoryBackend extends KvstoreClient {
   readonly link: FaultyLink;
 
   constructor(options: MemoryBackendOptions = {}) {
+    checkArgument('new FaultyMemoryBackend: options', options, optionsWith({ server: optional(OBJECT) }));
     const { clock = systemClock, random = () => 0.5 } = options;
     const { server = new MemoryServer({ clock }) } = options;
     const link = new FaultyLink(new MemoryTransport(server), clock);

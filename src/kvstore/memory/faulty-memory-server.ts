@@ -12,13 +12,13 @@ const noLeader = (): KvstoreError => new KvstoreError('no-leader', 'etcdserver: 
 export class FaultyMemoryServer extends MemoryServer {
   #isLeaderless = false;
 
-  /** Ends all streams, and fails all calls until {@link electLeader}. */
+  /** Ends all streams, and fails all calls until {@link FaultyMemoryServer.electLeader}. */
   loseLeader(): void {
     this.#isLeaderless = true;
     this.endStreams(noLeader());
   }
 
-  /** Ends {@link loseLeader}. */
+  /** Ends {@link FaultyMemoryServer.loseLeader}. */
   electLeader(): void {
     this.#isLeaderless = false;
   }

@@ -1,3 +1,4 @@
+import { checkArgument, OBJECT, optional, optionsWith } from '../../base/arguments.ts';
 import { type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { type BackendOptions, KvstoreClient } from '../kvstore-client.ts';
 import { MemoryServer } from './memory-server.ts';
@@ -17,6 +18,7 @@ export class MemoryBackend extends KvstoreClient {
   readonly server: MemoryServer;
 
   constructor(options: MemoryBackendOptions = {}) {
+    checkArgument('new MemoryBackend: options', options, optionsWith({ server: optional(OBJECT) }));
     const { clock, random } = withRuntime(options);
     const server = options.server ?? new MemoryServer({ clock });
     const transport = new MemoryTransport(server);

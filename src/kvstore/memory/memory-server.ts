@@ -1,4 +1,14 @@
-import { checkArguments, NUMBER, OBJECT, objectWith, optional } from '../../base/arguments.ts';
+import {
+  atLeast,
+  checkArgument,
+  checkArguments,
+  NUMBER,
+  OBJECT,
+  objectWith,
+  optional,
+  optionsWith,
+  TEXT,
+} from '../../base/arguments.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
 import { type RuntimeOptions, systemClock } from '../../base/system-clock.ts';
 import { TurnGate } from '../../base/turn-gate.ts';
@@ -78,6 +88,7 @@ export class MemoryServer {
   #lastLease = 1n << 60n; // large like etcd's 64-bit ids, so that readers do not treat them as numbers
 
   constructor(options: MemoryServerOptions = {}) {
+    checkArgument('new MemoryServer: options', options, OPTIONS);
     this.#clock = options.clock ?? systemClock;
     this.#keepRevisions = options.keepRevisions ?? KEEP_REVISIONS;
     this.#sliceEvents = options.sliceEvents ?? SLICE_EVENTS;
@@ -310,6 +321,8 @@ function* stepsOf<T>(
     onError(error);
   }
 }
+
+const OPTIONS = optionsWith({ clusterID: optional(TEXT), keepRevisions: optional(atLeast(0)) });
 
 checkArguments(MemoryServer, {
   compact: { revision: optional(NUMBER) },

@@ -123,6 +123,7 @@ export type WatchState =
 
 /** Options of a watch. */
 export interface WatchOptions {
+  /** Ends the watch when it aborts. */
   readonly signal?: AbortSignal | undefined;
   /**
    * Ends the watch in state `diverged`, without deletes, if the store was replaced or restored from a backup. By
@@ -247,7 +248,7 @@ export interface RetryTurns {
 export interface KvstoreBackend {
   /** Returns the key, by quorum; `undefined` if it does not exist. */
   get(key: string, options?: CallOptions): Promise<KeyValue | undefined>;
-  /** Like {@link get}, with the state of the store. */
+  /** Like {@link KvstoreBackend.get}, with the state of the store. */
   read(key: string, options?: CallOptions): Promise<KeyRead>;
   /**
    * Returns all keys with `prefix`, ascending, all at one revision. Prefixes should end in `/`. Fails with
@@ -267,8 +268,8 @@ export interface KvstoreBackend {
   /** Returns true if the key existed and the conditions held. */
   delete(key: string, options?: DeleteOptions): Promise<boolean>;
   /**
-   * Puts and deletes up to {@link MAX_WRITES} distinct keys in one transaction, which costs little more than one write.
-   * Up to {@link MAX_COMPARED_WRITES} of the puts may have `mayBeEqual`. These puts are omitted together, if the
+   * Puts and deletes up to `MAX_WRITES` distinct keys in one transaction, which costs little more than one write.
+   * Up to `MAX_COMPARED_WRITES` of the puts may have `mayBeEqual`. These puts are omitted together, if the
    * kvstore has all their values. If the kvstore rejects one of the writes, nothing is written, and the error does not
    * name the key.
    */

@@ -54,7 +54,7 @@ const WITHOUT_EFFECT: ReadonlySet<KvstoreErrorCode> = new Set([
   'overloaded',
 ]);
 
-/** A failure of the kvstore or of the connection to it. A mistake of the caller throws an `AssertionError` instead. */
+/** A failure of the kvstore or of the connection to it. A mistake of the caller throws a `UsageError` instead. */
 export class KvstoreError extends Error {
   override readonly name = 'KvstoreError';
   readonly code: KvstoreErrorCode;

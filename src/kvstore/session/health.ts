@@ -1,9 +1,17 @@
-import { checkArguments, optional, SIGNAL } from '../../base/arguments.ts';
-import type { Clock } from '../../base/clock.ts';
+import {
+  atLeast,
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  objectWith,
+  optional,
+  optionsWith,
+  SIGNAL,
+} from '../../base/arguments.ts';
 import type { Failure } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
-import { type Runtime, type RuntimeOptions, systemClock, withRuntime } from '../../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { HEARTBEAT_KEY } from '../codec/keys.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import type { KvstoreBackend } from './backend.ts';
@@ -27,6 +35,7 @@ export interface KvstoreHealthStatus {
 
 /** Options of {@link KvstoreHealth}. */
 export interface KvstoreHealthOptions extends RuntimeOptions {
+  /** The kvstore to check. The caller closes it. */
   readonly backend: Pick<KvstoreBackend, 'get' | 'endpoints'>;
   /** Interval of the checks in milliseconds. Default: 15,000. */
   readonly intervalMs?: number | undefined;
@@ -55,6 +64,7 @@ export class KvstoreHealth {
   #heartbeatAt = 0;
 
   constructor(options: KvstoreHealthOptions) {
+    checkArgument('new KvstoreHealth: options', options, HEALTH_OPTIONS);
     this.#options = withRuntime(options);
     const { clock, random, onFailure } = this.#options;
     this.#tasks = new Supervisor({ clock, random, onFailure });
@@ -109,6 +119,11 @@ export class KvstoreHealth {
   }
 }
 
+const HEALTH_OPTIONS = optionsWith({
+  backend: objectWith({ get: FUNCTION, endpoints: FUNCTION }),
+  intervalMs: optional(atLeast(0)),
+});
+
 checkArguments(KvstoreHealth, { run: { signal: SIGNAL }, check: { signal: optional(SIGNAL) } });
 
 /** Counters of a {@link Heartbeat}. */
@@ -119,25 +134,27 @@ export interface HeartbeatStatus {
 }
 
 /** Options of {@link Heartbeat}. */
-export interface HeartbeatOptions extends Pick<RuntimeOptions, 'random'> {
+export interface HeartbeatOptions extends RuntimeOptions {
+  /** The kvstore to write. The caller closes it. */
+  readonly backend: Pick<KvstoreBackend, 'update'>;
   /** Receives the failures of heartbeats. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
 /** Writes the heartbeat every minute, under the lease of the session. A fresh heartbeat proves a running operator. */
 export class Heartbeat {
-  readonly #backend: KvstoreBackend;
-  readonly #clock: Clock;
+  readonly #options: HeartbeatOptions & Runtime;
   readonly #tasks: Supervisor;
   #beats = 0;
 
-  constructor(
-    backend: KvstoreBackend,
-    clock: Clock = systemClock,
-    { random = Math.random, onFailure }: HeartbeatOptions = {},
-  ) {
-    this.#backend = backend;
-    this.#clock = clock;
+  constructor(options: HeartbeatOptions) {
+    checkArgument(
+      'new Heartbeat: options',
+      options,
+      optionsWith({ backend: objectWith({ update: FUNCTION }) }),
+    );
+    this.#options = withRuntime(options);
+    const { clock, random, onFailure } = this.#options;
     this.#tasks = new Supervisor({ clock, random, onFailure });
   }
 
@@ -151,13 +168,14 @@ export class Heartbeat {
     while (!signal.aborted) {
       // the supervisor counts the failure
       await this.#tasks.run('heartbeat', (until) => this.#beat(until), { signal }).catch(() => {});
-      await sleep(this.#clock, HEARTBEAT_INTERVAL_MS, signal);
+      await sleep(this.#options.clock, HEARTBEAT_INTERVAL_MS, signal);
     }
   }
 
   async #beat(signal: AbortSignal): Promise<void> {
-    const now = encodeTimestamp(this.#clock.wallTime());
-    await this.#backend.update(HEARTBEAT_KEY, now, { leased: true, signal });
+    const { backend, clock } = this.#options;
+    const now = encodeTimestamp(clock.wallTime());
+    await backend.update(HEARTBEAT_KEY, now, { leased: true, signal });
     this.#beats++;
   }
 }

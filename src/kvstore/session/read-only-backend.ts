@@ -1,6 +1,15 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
-import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
-import { assert } from '../../base/assert.ts';
+import {
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  objectWith,
+  optional,
+  optionsWith,
+  requireArgument,
+  SIGNAL,
+  TEXT,
+} from '../../base/arguments.ts';
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
@@ -54,8 +63,8 @@ const CHANGES_PER_TURN = 256;
 const NO_VALUE = new Uint8Array();
 
 /**
- * A read-only kvstore over a *source*: any set of keys of your program. A subclass implements {@link list} and
- * {@link changes}; this class implements watches with retries that satisfy {@link Watch}. Each watch stores the keys
+ * A read-only kvstore over a *source*: any set of keys of your program. A subclass implements `list` and
+ * `changes`; this class implements watches with retries that satisfy {@link Watch}. Each watch stores the keys
  * and values that it has delivered. After a fault it lists again and delivers the differences.
  *
  * All writes, leases and locks fail with `forbidden`.
@@ -70,6 +79,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend, AsyncDisposable
   readonly #requests: Partial<Record<KvstoreErrorCode | 'ok', number>> = {};
 
   constructor(options: ReadOnlyBackendOptions) {
+    checkArgument('new ReadOnlyBackend: options', options, optionsWith({ kind: TEXT }));
     this.#options = withRuntime(options);
   }
 
@@ -77,13 +87,13 @@ export abstract class ReadOnlyBackend implements KvstoreBackend, AsyncDisposable
   protected abstract list(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]>;
 
   /**
-   * Returns the changes of keys with this prefix, from the first call of `next` on. {@link list} is called after that
+   * Returns the changes of keys with this prefix, from the first call of `next` on. `list` is called after that
    * call, so the iterable may also return changes that the list contains. If the iterable ends or throws, this method
    * is called again. The iterable must end when the signal fires.
    */
   protected abstract changes(prefix: string, signal: AbortSignal): AsyncIterable<readonly SourceChange[]>;
 
-  /** Calls {@link list} with the key as the prefix, because a source has no other read. */
+  /** Calls `list` with the key as the prefix, because a source has no other read. */
   async get(key: string, options: CallOptions = {}): Promise<KeyValue | undefined> {
     return (await this.read(key, options)).kv;
   }
@@ -108,7 +118,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend, AsyncDisposable
   }
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
-    assert(options.exactKey || prefix.endsWith('/'), `a watched prefix must end in "/": ${prefix}`);
+    requireArgument(options.exactKey || prefix.endsWith('/'), `watch: prefix must end in "/", not ${prefix}`);
     const { clock, random } = this.#options;
     const watch = new SourceWatch(prefix, {
       ...options,

@@ -33,6 +33,7 @@ export const NO_LEASE: LeaseID = '0';
 
 /** Limits of one call. */
 export interface CallOptions {
+  /** Aborts the call: it rejects with code `aborted`. The server may have applied a write. */
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds after which the call fails with `deadline`. The default depends on the transport. */
   readonly deadlineMs?: number | undefined;

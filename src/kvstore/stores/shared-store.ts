@@ -1,4 +1,15 @@
-import { BYTES, checkArguments, SIGNAL, TEXT } from '../../base/arguments.ts';
+import {
+  atLeast,
+  BYTES,
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  objectWith,
+  optional,
+  optionsWith,
+  SIGNAL,
+  TEXT,
+} from '../../base/arguments.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
@@ -8,7 +19,7 @@ import type { WatchState } from '../session/backend.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { DelayedDeletes } from './delayed-deletes.ts';
 import { ReturnedValues } from './returned-values.ts';
-import { SyncStore, type SyncStoreOptions, type SyncStoreStatus } from './sync-store.ts';
+import { SYNC_OPTIONS, SyncStore, type SyncStoreOptions, type SyncStoreStatus } from './sync-store.ts';
 import {
   guardedObserver,
   type StoreDecoder,
@@ -21,15 +32,18 @@ import {
 /** Options of {@link SharedStore}. */
 export interface SharedStoreOptions<T>
   extends Omit<SyncStoreOptions, 'follow' | 'followCanary' | 'onInherited' | 'onReturned' | 'keys'> {
+  /** Decodes the value of a key. An invalid value is rejected and counted. */
   readonly decode: StoreDecoder<T>;
   /** @internal See `WatchStoreOptions`. */
   readonly scan?: StoreScanner<T> | undefined;
+  /** Receives the decoded values. */
   readonly observer: StoreObserver<T>;
   /**
    * @internal False if the observer does not need the local keys. It then receives no event of a key that is local at
    * that time, and no value that {@link SharedStore.visitFound} visits. Default true.
    */
   readonly observesLocal?: boolean | undefined;
+  /** Counts the rejected values. */
   readonly rejections: RejectionLog;
   /** Delay of the delete of a shared key. Default 30 s, as for nodes; 0: no delay. */
   readonly deleteDelayMs?: number | undefined;
@@ -69,6 +83,7 @@ export class SharedStore<T> {
   #isReturned = false;
 
   constructor(options: SharedStoreOptions<T>) {
+    checkArgument('new SharedStore: options', options, OPTIONS);
     this.#options = withRuntime(options);
     const {
       clock,
@@ -196,6 +211,14 @@ export class SharedStore<T> {
     await gate.runSteps(this.#deletes.flush(gate.slice));
   }
 }
+
+const OPTIONS = optionsWith({
+  ...SYNC_OPTIONS,
+  decode: FUNCTION,
+  observer: objectWith({ onUpdate: FUNCTION, onDelete: FUNCTION }),
+  rejections: objectWith({ add: FUNCTION }),
+  deleteDelayMs: optional(atLeast(0)),
+});
 
 checkArguments(SharedStore, {
   updateLocalKey: { name: TEXT, value: BYTES },

@@ -1,5 +1,20 @@
-import { BYTES, checkArguments, NUMBER, objectWith, SIGNAL, TEXT } from '../../base/arguments.ts';
-import { assert } from '../../base/assert.ts';
+import {
+  atLeast,
+  BOOLEAN,
+  BYTES,
+  type Check,
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  matching,
+  NUMBER,
+  OBJECT,
+  objectWith,
+  optional,
+  optionsWith,
+  SIGNAL,
+  TEXT,
+} from '../../base/arguments.ts';
 import type { Failure } from '../../base/failure.ts';
 import { fired } from '../../base/follow-signal.ts';
 import { deferred, sleep } from '../../base/sleep.ts';
@@ -44,6 +59,7 @@ import { WriteWaits } from './write-waits.ts';
 
 /** Options of {@link SyncStore}. */
 export interface SyncStoreOptions extends RuntimeOptions {
+  /** The kvstore to write. The caller closes it. */
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
   readonly prefix: string;
@@ -176,7 +192,7 @@ export class SyncStore {
   #putBacks = 0;
 
   constructor(options: SyncStoreOptions) {
-    assert(options.prefix.endsWith('/'), `the prefix "${options.prefix}" must end in "/"`);
+    checkArgument('new SyncStore: options', options, optionsWith(SYNC_OPTIONS));
     this.#options = withRuntime(options);
     this.#keys = new SyncKeys(options.keys ?? new KeyTable());
     const {
@@ -788,6 +804,19 @@ export class SyncStore {
     if (due.length > 0) await this.#canary.write(signal, () => this.#canaryWaits.complete(due));
   }
 }
+
+/** Options of a store that writes. */
+export const SYNC_OPTIONS: Readonly<Record<string, Check>> = {
+  backend: OBJECT,
+  prefix: matching('must end in "/"', (value) => typeof value === 'string' && value.endsWith('/')),
+  canary: optional(TEXT),
+  concurrency: optional(atLeast(1)),
+  batched: optional(BOOLEAN),
+  follow: optional(BOOLEAN),
+  followCanary: optional(BOOLEAN),
+  adoptLeases: optional(BOOLEAN),
+  onInherited: optional(FUNCTION),
+};
 
 checkArguments(SyncStore, {
   upsert: { name: TEXT, value: BYTES },

@@ -1,6 +1,15 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
-import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
-import { assert } from '../../base/assert.ts';
+import {
+  checkArgument,
+  checkArguments,
+  FUNCTION,
+  objectWith,
+  optional,
+  optionsWith,
+  requireAllowed,
+  SIGNAL,
+  TEXT,
+} from '../../base/arguments.ts';
 import type { Failure } from '../../base/failure.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
@@ -64,12 +73,14 @@ export function guardedObserver<T>(
 
 /** Options of {@link WatchStore}. */
 export interface WatchStoreOptions<T> {
+  /** Decodes the value of a key. An invalid value is rejected and counted. */
   readonly decode: StoreDecoder<T>;
   /**
    * @internal
    * Decodes common values faster than `decode`, with the same result. If it returns `undefined`, `decode` is called.
    */
   readonly scan?: StoreScanner<T> | undefined;
+  /** Receives the decoded values. */
   readonly observer: StoreObserver<T>;
   /** Counts rejected values (I12). */
   readonly rejections: RejectionLog;
@@ -200,6 +211,7 @@ export class WatchStore<T> {
   #deletes = 0;
 
   constructor(options: WatchStoreOptions<T>) {
+    checkArgument('new WatchStore: options', options, OPTIONS);
     this.#options = options;
     this.#keys = options.keys ?? new KeyTable();
     this.#guard = new CallbackGuard(options.onFault);
@@ -257,7 +269,7 @@ export class WatchStore<T> {
 
   /** Follows the prefix until the signal fires. Returns the reason of the end. One run at a time. */
   async run(run: WatchStoreRun): Promise<'ended' | 'diverged'> {
-    assert(this.#watch === undefined, 'the store is running already');
+    requireAllowed(this.#watch === undefined, 'run: the store is running already');
     const { backend, prefix, signal, endOnDivergence, onState } = run;
     this.#runNumber++;
     this.#rejected.clear();
@@ -300,7 +312,7 @@ export class WatchStore<T> {
    * drain has ended.
    */
   drain(signal?: AbortSignal): Promise<boolean> {
-    assert(this.#watch === undefined, 'a running store cannot be drained');
+    requireAllowed(this.#watch === undefined, 'drain must not be called while the store is running');
     this.#rejected.clear();
     this.#isSynced = false;
     return this.#sweep(Number.POSITIVE_INFINITY, signal);
@@ -510,6 +522,16 @@ export class WatchStore<T> {
     return row;
   }
 }
+
+const OPTIONS = optionsWith({
+  decode: FUNCTION,
+  observer: objectWith({ onUpdate: FUNCTION, onDelete: FUNCTION }),
+  rejections: objectWith({ add: FUNCTION }),
+  decodeLarge: optional(FUNCTION),
+  sizeOf: optional(FUNCTION),
+  onEvent: optional(FUNCTION),
+  onApplied: optional(FUNCTION),
+});
 
 checkArguments(WatchStore, {
   run: { run: objectWith({ backend: objectWith({ watch: FUNCTION }), prefix: TEXT, signal: SIGNAL }) },

@@ -1,5 +1,5 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
-import { assert } from '../../base/assert.ts';
+import { requireAllowed, requireArgument } from '../../base/arguments.ts';
 import { backoffDelay, isRecentOutage, RECENT_OUTAGE_CAP_MS } from '../../base/backoff.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
@@ -121,7 +121,7 @@ export class ListAndWatch implements Watch {
 
   constructor(options: ListAndWatchOptions) {
     const { prefix, exactKey = false } = options;
-    assert(exactKey || prefix.endsWith('/'), `a watched prefix must end in "/": ${prefix}`);
+    requireArgument(exactKey || prefix.endsWith('/'), `watch: prefix must end in "/", not ${prefix}`);
     this.#options = options;
     this.#limits = { ...WATCH_LIMITS, ...options.limits };
     this.#queue = new EventQueue(this.#limits);
@@ -157,7 +157,7 @@ export class ListAndWatch implements Watch {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
-    assert(!this.#isStarted, 'a watch can be read only once');
+    requireAllowed(!this.#isStarted, 'a watch can be read only once');
     this.#isStarted = true;
     const { signal, closed, onBegin, onEnd, clock } = this.#options;
     this.#guard.call(onBegin);

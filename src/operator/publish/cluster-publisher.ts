@@ -1,15 +1,20 @@
 import {
+  BOOLEAN,
+  checkArgument,
   checkArguments,
   ITERABLE,
   LIST,
   NUMBER,
+  OBJECT,
   type Optional,
   objectWith,
+  oneOf,
   optional,
+  optionsWith,
+  requireAllowed,
   SIGNAL,
   TEXT,
 } from '../../base/arguments.ts';
-import { assert } from '../../base/assert.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { deferred } from '../../base/sleep.ts';
 import { type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
@@ -21,7 +26,7 @@ import { encodeIdentity } from '../../kvstore/codec/identity.ts';
 import { type IPIdentityPair, viewOfIPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
 import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import { encodeNode } from '../../kvstore/codec/node.ts';
-import { encodeServiceExport } from '../../kvstore/codec/service-export.ts';
+import { encodeServiceExport, SERVICE_EXPORT } from '../../kvstore/codec/service-export.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { withClusterLabel } from '../../model/cluster-label.ts';
 import { ClusterNameError, isClusterName } from '../../model/cluster-name.ts';
@@ -39,7 +44,9 @@ import { HeartbeatDuty } from './heartbeat.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.ts';
 
+/** Options of {@link ClusterPublisher}. */
 export interface ClusterPublisherOptions extends RuntimeOptions, KeyOwner {
+  /** The kvstore of the cluster. The caller closes it. */
   readonly backend: KvstoreBackend;
   /**
    * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as
@@ -87,6 +94,7 @@ export type PublishedService = Pick<
 /** A service exported by the cluster with a ServiceExport. The cluster's name is added. */
 export type PublishedServiceExport = Omit<ServiceExport, 'cluster'>;
 
+/** Status of a {@link ClusterPublisher}. */
 export interface ClusterPublisherStatus {
   /** True if everything published so far is in the kvstore, and canaries and configuration are written. */
   readonly synced: boolean;
@@ -127,6 +135,7 @@ export class ClusterPublisher {
 
   /** Throws a {@link ClusterNameError} if readers of Cilium 1.17 would reject the name of the cluster. */
   constructor(options: ClusterPublisherOptions) {
+    checkArgument('new ClusterPublisher: options', options, OPTIONS);
     if (!isClusterName(options.clusterName)) throw new ClusterNameError(options.clusterName);
     const { backend, clock, random, onFailure } = withRuntime(options);
     const { gate = new TurnGate({ clock, nextTurn: setImmediate }) } = options;
@@ -167,7 +176,7 @@ export class ClusterPublisher {
       endpointSlicesExportMode: this.#prefixes.endpointslices && 'services-and-endpointslices',
       serviceExportsEnabled: this.#prefixes.serviceexports && true,
     });
-    this.#heartbeat = new HeartbeatDuty(backend, clock, { random, onFailure });
+    this.#heartbeat = new HeartbeatDuty({ backend, clock, random, onFailure });
   }
 
   upsertNode(node: PublishedNode): void {
@@ -230,7 +239,7 @@ export class ClusterPublisher {
   /** Publishes a service export. Throws if service exports are switched off, because readers would not wait for it. */
   upsertServiceExport(service: PublishedServiceExport): void {
     const { namespace, name } = service;
-    assert(this.#prefixes.serviceexports !== undefined, 'the option serviceExports is true');
+    requireAllowed(this.#prefixes.serviceexports !== undefined, 'the option serviceExports must be true');
     const value = encodeServiceExport({ ...service, cluster: this.#owner.clusterName });
     this.#upsert('serviceexports', `${namespace}/${name}`, value);
   }
@@ -342,15 +351,12 @@ const SERVICE = objectWith({
   selector: optional(ITERABLE),
 });
 
-const SERVICE_EXPORT = objectWith({
-  namespace: TEXT,
-  name: TEXT,
-  annotations: ITERABLE,
-  labels: ITERABLE,
-  createdAt: NUMBER,
-  ports: LIST,
-  type: TEXT,
-  ipFamilies: LIST,
+const OPTIONS = optionsWith({
+  backend: OBJECT,
+  clusterName: TEXT,
+  clusterID: NUMBER,
+  serviceFormats: optional(oneOf('both', 'legacy')),
+  serviceExports: optional(BOOLEAN),
 });
 
 checkArguments(ClusterPublisher, {

@@ -1,4 +1,4 @@
-import { Heartbeat } from '../../kvstore/session/health.ts';
+import { Heartbeat, type HeartbeatOptions } from '../../kvstore/session/health.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 
 /** Writes `cilium/.heartbeat` every minute, under a lease (OPERATOR 15). */
@@ -7,8 +7,8 @@ export class HeartbeatDuty implements Duty {
   readonly #heartbeat: Heartbeat;
   #state: DutyState = 'waiting';
 
-  constructor(...options: ConstructorParameters<typeof Heartbeat>) {
-    this.#heartbeat = new Heartbeat(...options);
+  constructor(options: HeartbeatOptions) {
+    this.#heartbeat = new Heartbeat(options);
   }
 
   status(): DutyStatus {

@@ -8,6 +8,7 @@ import { clusterIDOf, type MaxConnectedClusters } from '../../model/numeric-iden
 import { isObject, parseJson } from '../../net/fields.ts';
 import type { PublishedPrefixOptions } from './published-prefix.ts';
 
+/** The cluster that owns published keys. */
 export interface KeyOwner {
   readonly clusterName: string;
   /** 0 if the cluster is in no mesh. */

@@ -89,7 +89,7 @@ export class TestModel implements ReadModel {
       ipcache,
       clock,
       clusterName: 'own',
-      localNodeName: 'here',
+      nodeName: 'here',
       random: () => 0.5,
     });
     this.history.start();

@@ -54,7 +54,7 @@ export class Agent {
   constructor(clock: Clock, makeMesh = (options: MeshOptions): ClusterMesh => new ClusterMesh(options)) {
     this.clock = clock;
     const { ipcache, services } = this;
-    this.nodes = new NodeManager({ ipcache, clock, random, clusterName: OWN, localNodeName: 'me' });
+    this.nodes = new NodeManager({ ipcache, clock, random, clusterName: OWN, nodeName: 'me' });
     for (const object of LOCAL_SERVICES) {
       const { value } = parseService(object);
       assert(value, 'a service of this test');
@@ -92,7 +92,7 @@ export class Agent {
   followOwnOn(backend: KvstoreBackend, options: Partial<LocalClusterOptions> = {}): LocalCluster {
     const { ipcache, nodes, clock } = this;
     const engines = { ipcache, nodes, tap: this.tap };
-    this.#own = new LocalCluster({ clusterName: OWN, engines, backend, clock, random, ...options });
+    this.#own = new LocalCluster({ ...engines, clusterName: OWN, backend, clock, random, ...options });
     this.#own.start();
     return this.#own;
   }

@@ -43,7 +43,7 @@ function operatorDuties(parts: ProgramParts): readonly Duty[] {
       ? []
       : [serviceSync(options, new ServiceObjects({ ...options, selection: { proxyName }, producers: 1 }))]),
     ...(flags.get('synchronize-k8s-nodes') === 'false' ? [] : [nodeSync(options)]),
-    new HeartbeatDuty(parts.backend, clock),
+    new HeartbeatDuty({ backend: parts.backend, clock }),
   ];
 }
 
@@ -67,7 +67,7 @@ function apiserverDuties(parts: ProgramParts): readonly Duty[] {
     ...(namespaces === undefined ? [] : [namespaces]),
     ...producers,
     new ClusterConfigKeeper({ ...options, promised: producers }),
-    new HeartbeatDuty(parts.backend, parts.world.clock),
+    new HeartbeatDuty({ backend: parts.backend, clock: parts.world.clock }),
   ];
 }
 

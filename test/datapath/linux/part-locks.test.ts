@@ -45,7 +45,7 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
   const context = () => {
     const ipcache = new IPCache();
     const clock = systemClock;
-    const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
+    const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', nodeName: 'here' });
     const engines = { ipcache, nodes, services: new ServiceCache({ clusterName: 'own' }) };
     return { engines, clock, random: Math.random, nodeName: 'here', clusterName: 'own' };
   };

@@ -34,7 +34,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
   const start = async (others: Partial<HostDatapathOptions> = {}): Promise<LinuxDatapath> => {
     const ipcache = new IPCache();
     const random = (): number => 1;
-    const nodes = new NodeManager({ ipcache, clock, random, clusterName: 'own', localNodeName: 'here' });
+    const nodes = new NodeManager({ ipcache, clock, random, clusterName: 'own', nodeName: 'here' });
     const engines = { ipcache, nodes, services: new ServiceCache({ clusterName: 'own' }) };
     const open = () =>
       openHostDatapath(

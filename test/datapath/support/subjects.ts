@@ -98,7 +98,7 @@ function nodeSubject(): Subject {
     ipcache: new IPCache(),
     clock: new ManualClock(),
     clusterName: 'own',
-    localNodeName: 'me',
+    nodeName: 'me',
   });
   const source = 'kvstore';
   return {

@@ -32,7 +32,7 @@ class Follower {
   constructor(api: MemoryApiServer, clock: ManualClock) {
     const { ipcache } = this;
     const client = new KubernetesClient(new MemoryApiTransport(api), { clock, random: () => 0.5 });
-    this.nodes = new NodeManager({ ipcache, clock, clusterName: 'atlantic', localNodeName: 'n1' });
+    this.nodes = new NodeManager({ ipcache, clock, clusterName: 'atlantic', nodeName: 'n1' });
     this.feed = new KubernetesFeed({
       source: client,
       clock,

@@ -261,14 +261,14 @@ describe('an allocator of identities', () => {
   });
 
   it.each([
-    ['run: signal.addEventListener must be', () => allocator.run({} as never)],
+    ['run: signal must be an AbortSignal', () => allocator.run({} as never)],
     ['subscribe: listener.onIdentity must be', () => allocator.subscribe({} as never)],
     ['onIdentityGone must be', () => allocator.subscribe({ onIdentity: () => {} } as never)],
     ['lookupByLabels: labels must be', () => allocator.lookupByLabels('k8s:app=web;' as never)],
     ['allocate: labels[0].source must be', () => allocator.allocate([{}] as never)],
     ['labels[0].key must be', () => allocator.allocate([{ source: '' }] as never)],
     ['labels[0].value must be', () => allocator.allocate([{ source: '', key: '' }] as never)],
-    ['allocate: signal must be an object', () => allocator.allocate(WEB, 7 as never)],
+    ['allocate: signal must be an AbortSignal', () => allocator.allocate(WEB, 7 as never)],
     ['release: labels must be', () => allocator.release(7 as never)],
   ])('rejects invalid options: %s', async (wrong, call) => {
     await expect((async () => call())()).rejects.toThrow(wrong);

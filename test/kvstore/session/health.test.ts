@@ -75,7 +75,7 @@ describe('the health of a kvstore', () => {
 
   it('a heartbeat is fresh while it is written, and stale two minutes after the last write', async () => {
     const stop = new AbortController();
-    const heartbeat = new Heartbeat(writer, clock);
+    const heartbeat = new Heartbeat({ backend: writer, clock });
     const beating = heartbeat.run(stop.signal);
     await advance(clock, 10 * 60_000);
     expect(health.status().heartbeat).toBe('fresh');
@@ -90,7 +90,7 @@ describe('the health of a kvstore', () => {
 
   it('a heartbeat that cannot be written is counted, and continues when it can', async () => {
     const stop = new AbortController();
-    const heartbeat = new Heartbeat(writer, clock);
+    const heartbeat = new Heartbeat({ backend: writer, clock });
     writer.link.down();
     const beating = heartbeat.run(stop.signal);
     await advance(clock, 61_000);
@@ -124,7 +124,11 @@ describe('the health of a kvstore', () => {
   it('a heartbeat expires with the lease of its writer, and a failed write is reported with its name', async () => {
     const reported: string[] = [];
     const stop = new AbortController();
-    const heartbeat = new Heartbeat(writer, clock, { onFailure: (_error, task) => reported.push(task) });
+    const heartbeat = new Heartbeat({
+      backend: writer,
+      clock,
+      onFailure: (_error, task) => reported.push(task),
+    });
     const beating = heartbeat.run(stop.signal);
     await settle(4);
     expect(await reader.get('cilium/.heartbeat')).toBeDefined();
@@ -145,7 +149,7 @@ describe('the health of a kvstore', () => {
   it('requires a signal to end', () => {
     const never = undefined as unknown as AbortSignal;
     expect(() => health.run(never)).toThrow('run: signal');
-    expect(() => new Heartbeat(writer, clock).run(never)).toThrow('run: signal');
+    expect(() => new Heartbeat({ backend: writer, clock }).run(never)).toThrow('run: signal');
     expect(() => health.check({} as AbortSignal)).toThrow('check: signal');
   });
 });

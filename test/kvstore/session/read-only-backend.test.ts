@@ -147,7 +147,7 @@ it('has the system clock if none is given (regression: without a clock, each wat
 
 describe('a read-only backend', () => {
   it('watches only folders, as other backends (regression: a watch of cluster `a` also delivered `ab`)', () => {
-    expect(() => new Source().watch('cilium/a')).toThrow('a watched prefix must end in "/": cilium/a');
+    expect(() => new Source().watch('cilium/a')).toThrow('watch: prefix must end in "/", not cilium/a');
   });
 
   it('delivers only the key of a watch of an exact key, not others that begin with it', async () => {

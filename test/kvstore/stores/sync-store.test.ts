@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { AssertionError } from '../../../src/base/assert.ts';
+import { UsageError } from '../../../src/base/arguments.ts';
 import { RateLimit } from '../../../src/base/rate-limit.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
@@ -760,9 +760,9 @@ describe('a sync store', () => {
     const { backend, clock } = world;
     const create = (prefix: string): SyncStore =>
       new SyncStore({ backend, clock, random: Math.random, prefix });
-    expect(() => create('own')).toThrow(AssertionError);
-    expect(() => create('own')).toThrow('the prefix "own" must end in "/"');
-    expect(() => create('')).toThrow(AssertionError);
+    expect(() => create('own')).toThrow(UsageError);
+    expect(() => create('own')).toThrow('options.prefix must end in "/", not "own"');
+    expect(() => create('')).toThrow(UsageError);
   });
 
   it('iterates over the wanted names and values, written or not', async () => {

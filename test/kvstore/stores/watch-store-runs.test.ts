@@ -334,8 +334,8 @@ describe('a run of a watch store', () => {
   it.each([
     ['run.backend.watch must be a function', () => store.run({ backend: {}, prefix: P, signal } as never)],
     ['run.prefix must be a string', () => store.run({ backend, signal } as never)],
-    ['run.signal must be an object', () => store.run({ backend, prefix: P } as never)],
-    ['signal.addEventListener must be a function', () => store.drain({} as never)],
+    ['run.signal must be an AbortSignal, not undefined', () => store.run({ backend, prefix: P } as never)],
+    ['signal must be an AbortSignal, not {}', () => store.drain({} as never)],
   ])('rejects invalid arguments: %s', async (wrong, call) => {
     await expect((async () => call())()).rejects.toThrow(wrong);
   });

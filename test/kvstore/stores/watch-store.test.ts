@@ -286,7 +286,7 @@ describe('a watch store', () => {
     });
     for (const name of ['a', 'b']) await put(name, '1');
     await start(store);
-    expect(() => store.drain()).toThrow('a running store cannot be drained');
+    expect(() => store.drain()).toThrow('drain must not be called while the store is running');
     await expect(store.run({ backend, prefix: P, signal: ended.signal })).rejects.toThrow('running already');
     await stop();
     await store.drain();

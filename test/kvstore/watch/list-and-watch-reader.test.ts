@@ -42,7 +42,7 @@ function dropOfCompaction(): () => void {
 
 describe('the reader of a watch', () => {
   it('has a prefix that ends in a slash, and reads once', async () => {
-    expect(() => world.watch({ prefix: 'p' })).toThrow('a watched prefix must end in "/": p');
+    expect(() => world.watch({ prefix: 'p' })).toThrow('watch: prefix must end in "/", not p');
     const watch = world.watch();
     expect(watch.status()).toMatchObject({ state: 'listing', listed: false, keys: 0 });
     watch.checkRights(); // a prefix that is not followed has none

@@ -33,7 +33,7 @@ export function fresh(
     clock,
     random: () => 0.5,
     clusterName: 'east',
-    localNodeName: 'me',
+    nodeName: 'me',
     ...options,
   });
   return { manager, ipcache, clock };

@@ -5,7 +5,7 @@ export const PROGRAMS: Readonly<Record<string, (name: string) => string>> = {
   '': (name) => `
     import { ClusterMesh, type Datapath, IPCache, MemoryBackend, NodeManager, ServiceCache, systemClock } from '${name}';
     const ipcache = new IPCache({ maxEntries: 10 });
-    const names = { clusterName: 'west', localNodeName: 'n1' };
+    const names = { clusterName: 'west', nodeName: 'n1' };
     const nodes = new NodeManager({ ...names, ipcache, clock: systemClock, random: Math.random });
     const datapath: Datapath = { ipcache: { onChanges: (changes) => changes.map(({ prefix }) => prefix) } };
     export const all = [ClusterMesh, MemoryBackend, new ServiceCache(names), nodes, datapath];
@@ -35,7 +35,7 @@ export const PROGRAMS: Readonly<Record<string, (name: string) => string>> = {
     import { IPCache, type NodeHandler, NodeManager } from '${name}';
     const clock = { now: () => 0, wallTime: () => 0, after: () => ({ cancel() {} }) };
     const ipcache = new IPCache();
-    const nodes = new NodeManager({ ipcache, clock, clusterName: 'west', localNodeName: 'n1' });
+    const nodes = new NodeManager({ ipcache, clock, clusterName: 'west', nodeName: 'n1' });
     const log: string[] = [];
     const handler: NodeHandler = {
       nodeAdd: (node) => void log.push(node.fullName),

@@ -209,7 +209,7 @@ export function newEngines(): Engines {
     ipcache,
     clock: new ManualClock(),
     clusterName: 'own',
-    localNodeName: 'here',
+    nodeName: 'here',
     random: () => 0.5,
   });
   return { ipcache, services, nodes };

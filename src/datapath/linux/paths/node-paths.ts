@@ -31,6 +31,7 @@ const MAX_REPORTED = 16;
 /** Overhead of VXLAN: Ethernet, IP, UDP and its own header. */
 const VXLAN_BYTES = { ipv4: 50, ipv6: 70 } as const;
 
+/** Settings of the routes and tunnels to nodes. */
 export interface NodePathsOptions {
   /** `auto`: a direct route if the node is on a link of this one, otherwise the tunnel. */
   readonly mode: 'auto' | 'direct' | 'tunnel';

@@ -1,5 +1,5 @@
 import { constants } from 'node:os';
-import { assert } from '../../../base/assert.ts';
+import { requireAllowed } from '../../../base/arguments.ts';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { Bpf } from '../bpf/bpf.ts';
 import { BpfMap } from '../bpf/bpf-map.ts';
@@ -88,7 +88,7 @@ export class IdentityTraffic implements Disposable {
    * Returns the counts, unordered. Packets counted during the call may be included. Must not be called after dispose.
    */
   flows(): readonly IdentityFlow[] {
-    assert(!this.#isDisposed, 'flows must not be called after dispose');
+    requireAllowed(!this.#isDisposed, 'flows must not be called after dispose');
     const { keys, values } = this.#traffic;
     // If the dump restarts, a pair may be returned twice.
     const flows = new Map<string, IdentityFlow>();

@@ -34,7 +34,7 @@ export class FeedWorld {
     this.ipcache = cache;
     const { clock, ipcache, services } = this;
     const names = { clusterName: 'atlantic', clusterID: 1 };
-    this.nodes = new NodeManager({ ipcache, clock, clusterName: 'atlantic', localNodeName: OWN_NODE });
+    this.nodes = new NodeManager({ ipcache, clock, clusterName: 'atlantic', nodeName: OWN_NODE });
     const onReject = (rejection: Rejection): void => void this.rejected.push(rejection);
     const engines = { ipcache, services, nodes: this.nodes, clock };
     this.feed = makeFeed({
