@@ -163,5 +163,5 @@ const DATAPATH = objectWith({
 const ENGINES = objectWith({
   ipcache: objectWith({ subscribe: FUNCTION }),
   services: objectWith({ subscribe: FUNCTION }),
-  nodes: objectWith({ subscribe: FUNCTION, sweep: FUNCTION }),
+  nodes: objectWith({ subscribe: FUNCTION }),
 });
