@@ -158,7 +158,7 @@ function connectServices(
 const DATAPATH = objectWith({
   ipcache: optional(objectWith({ onChanges: FUNCTION })),
   services: optional(objectWith({ onEvents: FUNCTION })),
-  nodes: optional(objectWith({ nodeAdd: FUNCTION, nodeUpdate: FUNCTION, nodeDelete: FUNCTION })),
+  nodes: optional(OBJECT), // the node manager checks the handler
 });
 const ENGINES = objectWith({
   ipcache: objectWith({ subscribe: FUNCTION }),
