@@ -125,7 +125,9 @@ export class SharedTable {
   /** Removes a prefix. Returns false if the table does not contain it. */
   remove(key: Readonly<PrefixRegister>): boolean {
     const { leaves, filter } = this.#of(key.family);
-    const peer = leaves.remove(key, this.#heap.released < this.#maxWords / 8);
+    // Merges copy leaves. The reserved memory has room for these copies only up to this share of `maxBytes`.
+    const mayMerge = this.#heap.released < this.#maxWords / 8;
+    const peer = leaves.remove(key, mayMerge);
     if (peer < 0) return false;
     this.#peers.release(peer);
     if (key.length < addressBits(key.family)) filter.adjust(key, -1);

@@ -3,9 +3,9 @@ import { compareWriters } from '../../model/source.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
 
 /**
- * The claims on a key, one of each writer, the strongest first (I4). They are divided into blocks, so that a change of
- * 65,000 claims copies few of them: it never changes a block, because the images of a batch share the blocks. No block
- * is empty.
+ * The claims on a key, one of each writer, the strongest first (I4). They are divided into blocks. A block is never
+ * changed, because the images of a batch share it. A change copies one block, so it is cheap even in a list of 65,000
+ * claims. No block is empty.
  */
 export type SortedClaims<C extends ClaimWriter> = readonly (readonly C[])[];
 

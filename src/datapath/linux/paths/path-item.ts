@@ -74,7 +74,7 @@ export function pathOrder(key: string): number {
   return ORDER[splitKey(key)[0]];
 }
 
-/** Returns true if `hop`, which is not joined, is a next hop of `route`. */
+/** Returns true if a next hop of `route` has the gateway and the interface of `hop`. */
 function leadsTo(route: RouteItem, hop: RouteItem): boolean {
   return (route.joined ?? [route]).some(
     (one) => one.gateway === hop.gateway && one.interface === hop.interface,
