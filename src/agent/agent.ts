@@ -196,7 +196,7 @@ export class Agent implements ReadModel, PlayTarget {
       options,
       nodeName,
       clusterName,
-      blockers: () => this.blockers(),
+      incompleteInputs: () => this.incompleteInputs(),
       serviceInputs: () => this.#serviceInputs(),
       onRepairFailed: (error) => this.#history?.noteFailure('datapath linux', messageOf(error)),
     });
@@ -226,20 +226,18 @@ export class Agent implements ReadModel, PlayTarget {
     const steps = [...first.map((step) => [step]), ...this.#stages(timeout.signal)];
     await this.#startup.start(steps, signal);
     this.datapath?.initialSyncDone();
-    return this.#briefBlockers();
+    return this.#briefInputs();
   }
 
   /**
-   * Returns {@link Agent.blockers}. If many remote clusters are incomplete, one sentence replaces theirs, which are
-   * logged at `debug`.
+   * Returns {@link Agent.incompleteInputs}. If many remote clusters are incomplete, one sentence replaces theirs, which
+   * are logged at `debug`.
    */
-  #briefBlockers(): readonly string[] {
-    const clusters = this.#clusters().filter(({ local }) => !local);
-    const text = manyIncompleteText(clusters);
-    if (text === undefined) return this.blockers();
-    const incomplete = new Set(incompleteClusterTexts(clusters));
-    for (const sentence of incomplete) this.#context.log.debug(sentence);
-    return [...this.blockers().filter((sentence) => !incomplete.has(sentence)), text];
+  #briefInputs(): readonly string[] {
+    const text = manyIncompleteText(this.#remoteClusters());
+    if (text === undefined) return this.incompleteInputs();
+    for (const sentence of incompleteClusterTexts(this.#remoteClusters())) this.#context.log.debug(sentence);
+    return [...this.#inputsWithoutRemoteClusters(), text];
   }
 
   #staleClusters(): readonly (readonly [name: string, knownAt: number])[] {
@@ -250,6 +248,10 @@ export class Agent implements ReadModel, PlayTarget {
 
   #clusters(): readonly ClusterDocument[] {
     return this.#mesh.followed?.statuses() ?? [];
+  }
+
+  #remoteClusters(): readonly ClusterDocument[] {
+    return this.#clusters().filter(({ local }) => !local);
   }
 
   /**
@@ -486,8 +488,21 @@ export class Agent implements ReadModel, PlayTarget {
     return this.#rejections.status();
   }
 
-  /** Returns one sentence for each running step and each incomplete input. */
+  /**
+   * Returns the reasons why the agent is not ready. After the start, a remote cluster is no reason: otherwise its outage
+   * would make the pods of all agents unready, and stop their rolling update.
+   */
   blockers(): readonly string[] {
+    return this.#syncedMs === undefined ? this.incompleteInputs() : this.#inputsWithoutRemoteClusters();
+  }
+
+  #inputsWithoutRemoteClusters(): readonly string[] {
+    const remote = new Set(incompleteClusterTexts(this.#remoteClusters()));
+    return this.incompleteInputs().filter((sentence) => !remote.has(sentence));
+  }
+
+  /** Returns one sentence for each running step and each incomplete input. */
+  incompleteInputs(): readonly string[] {
     const clusters = incompleteClusterTexts(this.#clusters());
     const starting = openSteps(this.#startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
     const lists = this.#kubernetes?.blockers() ?? [];

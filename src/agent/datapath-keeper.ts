@@ -21,7 +21,7 @@ export interface DatapathKeeperOptions extends Pick<AgentParts, 'clock' | 'rando
   readonly nodeName: string;
   readonly clusterName: string;
   /** Returns one sentence for each incomplete input of the agent. */
-  readonly blockers: () => readonly string[];
+  readonly incompleteInputs: () => readonly string[];
   /** Returns the completeness of the inputs of services. */
   readonly serviceInputs: () => ServiceInputs;
   /** Called if a periodic repair of the kernel failed. Must not throw. */
@@ -89,7 +89,7 @@ export class DatapathKeeper implements DatapathModel {
     if (this.#datapath === undefined || this.#waitsFor.length === 0) return;
     this.#checkTimer?.cancel();
     this.#releaseServices(this.#datapath);
-    if (this.#isSynced) this.#waitsFor = this.#options.blockers();
+    if (this.#isSynced) this.#waitsFor = this.#options.incompleteInputs();
     if (this.#waitsFor.length === 0) this.#datapath.allowDeletes();
     else this.#checkTimer = this.#options.clock.after(POLL_MS, () => this.#check());
   }

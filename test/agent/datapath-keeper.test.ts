@@ -15,14 +15,19 @@ import { settle } from './support/fake-clock.ts';
 function keeperOf(
   clock: ManualClock,
   options: {
-    readonly blockers?: () => readonly string[];
+    readonly incompleteInputs?: () => readonly string[];
     readonly dryRun?: boolean;
     readonly logged?: string[];
     readonly serviceInputs?: () => ServiceInputs;
     readonly onRepairFailed?: (error: unknown) => void;
   },
 ): DatapathKeeper {
-  const { blockers = () => [], dryRun = true, logged = [], serviceInputs = () => NOTHING_KNOWN } = options;
+  const {
+    incompleteInputs = () => [],
+    dryRun = true,
+    logged = [],
+    serviceInputs = () => NOTHING_KNOWN,
+  } = options;
   const { onRepairFailed } = options;
   const ipcache = new IPCache();
   const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', nodeName: 'here' });
@@ -34,7 +39,7 @@ function keeperOf(
     random: () => 0,
     nodeName: 'here',
     clusterName: 'own',
-    blockers,
+    incompleteInputs,
     log: createLog('info', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     options: { pinFolder, routing: 'off', services: 'off', layout: '1.17', dryRun },
     serviceInputs,
@@ -49,11 +54,11 @@ function started(keeper: DatapathKeeper, signal: AbortSignal = new AbortControll
 it('a datapath tests every second whether all inputs are complete, also if the first sync is reported twice', async () => {
   const clock = new ManualClock();
   let looks = 0;
-  const blockers = (): readonly string[] => {
+  const incompleteInputs = (): readonly string[] => {
     looks++;
     return ['a cluster that does not answer'];
   };
-  const keeper = keeperOf(clock, { blockers });
+  const keeper = keeperOf(clock, { incompleteInputs });
   await started(keeper);
   keeper.initialSyncDone();
   keeper.initialSyncDone();
@@ -147,7 +152,7 @@ it('a datapath receives which services are complete, again when that changes, un
     set.call(this, inputs);
   });
   let inputs: ServiceInputs = NOTHING_KNOWN;
-  const keeper = keeperOf(clock, { blockers: () => ['a cluster'], serviceInputs: () => inputs });
+  const keeper = keeperOf(clock, { incompleteInputs: () => ['a cluster'], serviceInputs: () => inputs });
   await started(keeper);
   keeper.initialSyncDone();
   received.length = 0;
@@ -159,11 +164,11 @@ it('a datapath receives which services are complete, again when that changes, un
 });
 
 describe('a datapath whose inputs become complete', () => {
-  it('may delete found items once, only after the first sync and without blockers', async () => {
+  it('may delete found items once, only after the first sync and without incompleteInputs', async () => {
     const allow = vi.spyOn(LinuxDatapath.prototype, 'allowDeletes').mockReturnValue();
     const clock = new ManualClock();
     let blocking: readonly string[] = [];
-    const keeper = keeperOf(clock, { blockers: () => blocking });
+    const keeper = keeperOf(clock, { incompleteInputs: () => blocking });
     await started(keeper);
     clock.advance(5_000);
     expect(allow).not.toHaveBeenCalled();
@@ -276,7 +281,7 @@ describe('a datapath whose inputs become complete', () => {
   it('in a dry run is never repaired', async () => {
     const repair = vi.spyOn(LinuxDatapath.prototype, 'repair').mockResolvedValue([]);
     const clock = new ManualClock();
-    const keeper = keeperOf(clock, { dryRun: true, blockers: () => ['x'] });
+    const keeper = keeperOf(clock, { dryRun: true, incompleteInputs: () => ['x'] });
     await started(keeper);
     clock.advance(600_000);
     await settle();

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { Agent } from '../../src/agent/agent.ts';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Agent } from '../../src/agent/agent.ts';
 import * as datapathKeeper from '../../src/agent/datapath-keeper.ts';
 import { MeshFeed } from '../../src/agent/mesh-feed.ts';
 import type { AgentOptions } from '../../src/agent/options.ts';
@@ -52,7 +52,20 @@ it('names many unreachable clusters in one sentence (regression: one line of the
       /^5 of 5 clusters are incomplete: baltic, carib, delta and 2 more; baltic: not connected.*connection refused/,
     ),
   ]);
-  expect(agent.blockers()).toHaveLength(5);
+  expect(agent.incompleteInputs()).toHaveLength(5);
+});
+
+it('is ready after the start although a remote cluster is unreachable (regression: its outage made all agents unready)', async () => {
+  const clustermeshConfig = temporaryFolder({ baltic: 'endpoints: ["http://127.0.0.1:1"]\n' });
+  const log = createLog('warn', 'text', { write: () => {} });
+  const options = { ...NO_INPUTS, clustermeshConfig };
+  const agent = new Agent(options, { log, clock: systemClock, random: () => 0.5 });
+  onTestFinished(() => agent.stop());
+  const started = agent.start(new AbortController().signal);
+  await expect.poll(() => agent.blockers().join()).toMatch(/cluster baltic is incomplete/);
+  const missing = await started;
+  expect(missing).toEqual(agent.incompleteInputs());
+  expect([missing.length, agent.blockers()]).toEqual([1, []]);
 });
 
 it('logs each unusable configuration of a remote cluster that appears after the initial sync', async () => {
@@ -111,6 +124,7 @@ async function steered(
 ): Promise<{
   readonly agent: Agent;
   readonly inputs: () => ServiceInputs | undefined;
+  readonly incompleteInputs: () => readonly string[] | undefined;
   readonly syncs: () => number;
 }> {
   const initialSyncDone = vi.fn();
@@ -122,7 +136,8 @@ async function steered(
   const made = spyOnConstructor(datapathKeeper, 'DatapathKeeper', () => keeper);
   const { agent } = await startAgent(keys, '', { datapath: { dryRun: true } as never, ...options });
   const inputs = (): ServiceInputs | undefined => made.mock.calls[0]?.[0]?.serviceInputs();
-  return { agent, inputs, syncs: () => initialSyncDone.mock.calls.length };
+  const incompleteInputs = (): readonly string[] | undefined => made.mock.calls[0]?.[0]?.incompleteInputs();
+  return { agent, inputs, incompleteInputs, syncs: () => initialSyncDone.mock.calls.length };
 }
 
 describe('the inputs of the datapath', () => {
@@ -138,8 +153,9 @@ describe('the inputs of the datapath', () => {
 
   it('are not known while a remote cluster is unreachable', async () => {
     const clustermeshConfig = temporaryFolder({ far: 'endpoints: ["http://127.0.0.1:1"]\n' });
-    const { inputs } = await steered([config('own', 1)], { clustermeshConfig });
+    const { inputs, incompleteInputs } = await steered([config('own', 1)], { clustermeshConfig });
     expect(inputs()).toEqual({ isLocalComplete: true, areClustersKnown: false, isSynced: true });
+    expect(incompleteInputs()).toHaveLength(1);
   });
 
   it('are not known while the configuration of a remote cluster is unusable', async () => {

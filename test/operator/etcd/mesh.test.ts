@@ -255,7 +255,7 @@ it('three operators build a mesh in which every agent has the state of the objec
     agents.push(agent);
     await agent.start(new AbortController().signal);
     // On a busy machine, the lease of an operator expires, and its cluster is incomplete until it is published again.
-    await until(`the agent of ${cluster.name} is complete`, () => agent.blockers().length === 0);
+    await until(`the agent of ${cluster.name} is complete`, () => agent.incompleteInputs().length === 0);
   }
   await agree('at first');
 
