@@ -202,6 +202,18 @@ describe('archives', () => {
     ]);
   });
 
+  it('gives a typed error for a file of a folder that a FIFO has replaced (regression: waited for its writer for ever)', async () => {
+    const dump = join(folder, 'replaced');
+    writeFolder(dump, [{ name: 'a', content: 'a' }]);
+    const path = join(dump, 'a');
+    const archive = await openArchive(dump, DEFAULT_LIMITS);
+    for await (const entry of archive.entries()) {
+      rmSync(path);
+      execFileSync('mkfifo', [path]);
+      await expect(readWholeEntry(entry, DEFAULT_LIMITS)).rejects.toThrow(`${path}: is a FIFO, not a file`);
+    }
+  });
+
   it('refuses a size in a pax header that is no number', async () => {
     const header = tarOf([{ name: 'pax', content: '17 size=nonsense\n' }]).subarray(0, 1024);
     header.write('x', 156);

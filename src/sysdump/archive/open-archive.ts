@@ -1,9 +1,8 @@
-import { createReadStream } from 'node:fs';
 import { lstat, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createGunzip } from 'node:zlib';
 import { errorCode, messageOf } from '../../base/failure.ts';
-import { readFileHead } from '../../base/files/regular-file.ts';
+import { NotAFileError, openRegularFile, readFileHead } from '../../base/files/regular-file.ts';
 import { unreadable } from '../../process/input-error.ts';
 import {
   type Archive,
@@ -41,13 +40,15 @@ async function* gunzipped(
 }
 
 function unreadableFile(path: string, cause: unknown): ArchiveError {
-  return new ArchiveError('unreadable', path, `${messageOf(cause)}: check its permissions`, { cause });
+  const remedy = cause instanceof NotAFileError ? '' : ': check its permissions';
+  return new ArchiveError('unreadable', path, `${messageOf(cause)}${remedy}`, { cause });
 }
 
 /** Yields the content of a file. Throws {@link ArchiveError} if it cannot be read. */
 async function* chunksOf(path: string): AsyncGenerator<Uint8Array, void, void> {
-  const chunks: AsyncIterable<Uint8Array> = createReadStream(path, { highWaterMark: 256 << 10 });
   try {
+    const file = await openRegularFile(path);
+    const chunks: AsyncIterable<Uint8Array> = file.createReadStream({ highWaterMark: 256 << 10 });
     yield* chunks;
   } catch (cause) {
     throw unreadableFile(path, cause);
