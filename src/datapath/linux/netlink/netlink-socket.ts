@@ -47,6 +47,8 @@ export interface NetlinkSocketOptions {
   /** Path of a network namespace, such as `/run/netns/a`; default that of the process. */
   readonly namespace?: string | undefined;
   readonly groups?: readonly number[] | undefined;
+  /** The sequence number before that of the first request; default 0. */
+  readonly lastSequence?: number | undefined;
 }
 
 /**
@@ -58,16 +60,18 @@ export class NetlinkSocket implements Disposable {
   readonly #fd: number;
   readonly #to: Uint8Array = socketAddress(0);
   readonly #writer = new MessageWriter();
-  #sequence = 0;
+  /** The sequence number of the last request: 32 bits. */
+  #sequence: number;
   #isClosed = false;
   /** The port of this socket, which identifies changes made through this socket. */
   readonly port: number;
 
   constructor(
     kernel: Kernel,
-    { protocol = NETLINK.route, namespace, groups = [] }: NetlinkSocketOptions = {},
+    { protocol = NETLINK.route, namespace, groups = [], lastSequence = 0 }: NetlinkSocketOptions = {},
   ) {
     this.#kernel = kernel;
+    this.#sequence = lastSequence;
     this.#fd = runInNamespace(kernel, namespace, () =>
       kernel.socket(AF.netlink, SOCK_RAW | SOCK_CLOEXEC, protocol),
     );
@@ -191,10 +195,10 @@ export class NetlinkSocket implements Disposable {
     outcomes: (SyscallError | undefined)[],
   ): number {
     const next = this.#encode(requests, first);
-    // The request at index i has the sequence number `base + i`.
+    // The request at index i has the sequence number `base + i`, modulo 2^32.
     const base = this.#sequence - next + 1;
     const isComplete = this.#exchange((message) => {
-      const index = message.sequence - base;
+      const index = (message.sequence - base) >>> 0;
       const request = requests[index];
       if (request === undefined || index < first || !endsAnswer(message)) return;
       outcomes[index] ??= errorIn(message, request.operation);

@@ -124,6 +124,13 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     here.run('ip', 'route', 'flush', 'proto', '201');
   });
 
+  it('reports the results of requests at the wrap of the sequence number (regression: errors were lost)', () => {
+    using wrapping = new NetlinkSocket(kernel, { namespace: here.path, lastSequence: 0xffff_fffd });
+    const requests = Array.from({ length: 5 }, (_, at) => addRoute(`10.9.${at}.0/24`, '203.0.113.9'));
+    const twice = [wrapping.transact(requests), wrapping.transact(requests)].flat();
+    expect(twice.map((error) => error?.code)).toEqual(new Array(10).fill('ENETUNREACH'));
+  });
+
   it('throws the error of the kernel for a single request', () => {
     expect(() => socket.change(addRoute('10.9.0.0/16', '203.0.113.9'))).toThrow(
       /add 10.9.0.0\/16: ENETUNREACH/,
