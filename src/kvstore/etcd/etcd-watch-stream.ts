@@ -170,6 +170,7 @@ export class EtcdWatchStream implements WatchStream {
     });
   }
 
+  /** Discards what waits at the gate, because the next watch starts after the last delivered event. */
   #end(error: KvstoreError): void {
     if (this.#isEnded) return;
     this.cancel();

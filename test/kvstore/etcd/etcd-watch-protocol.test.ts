@@ -29,14 +29,19 @@ const CREATED = message(HEADER, boolField(3, true));
 const event = (key: string, revision: number): EncodedField =>
   bytesField(11, message(bytesField(2, message(bytesField(1, Buffer.from(key)), numberField(3, revision)))));
 
-/** Returns the lines of an observer of a watch stream with these answers. */
+/**
+ * Returns the lines of an observer of a watch stream with these answers. Unless an answer ends the stream, the server
+ * ends it after the client has received the only answer, or progress: an earlier end would discard waiting messages.
+ */
 async function received(...answers: readonly Buffer[]): Promise<readonly string[]> {
+  let endStream = (): void => {};
   const server = new FakeServer({
-    watch: (call) =>
-      void call.once('data', () => {
+    watch: (call) => {
+      endStream = () => call.end();
+      call.once('data', () => {
         for (const answer of answers) call.write(answer);
-        call.end();
-      }),
+      });
+    },
   });
   const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
   open.push({ stop: () => server.stop(), close: () => transport.close() });
@@ -45,10 +50,16 @@ async function received(...answers: readonly Buffer[]): Promise<readonly string[
     transport.watch(
       { prefix: 'p/', startRevision: 3 },
       {
-        onCreated: ({ revision }) => lines.push(`created ${revision}`),
+        onCreated: ({ revision }) => {
+          lines.push(`created ${revision}`);
+          if (answers.length === 1) endStream();
+        },
         onEvents: (events, _header, isPartial) =>
           lines.push(`${isPartial ? 'partial ' : ''}${events.map((one) => `${one.key}@${one.modRevision}`)}`),
-        onProgress: ({ revision }) => lines.push(`progress ${revision}`),
+        onProgress: ({ revision }) => {
+          lines.push(`progress ${revision}`);
+          endStream();
+        },
         onEnd: (reason) => {
           lines.push(reason instanceof KvstoreError ? `${reason.code}: ${reason.message}` : `${reason}`);
           resolve();
