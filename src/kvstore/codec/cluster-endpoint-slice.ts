@@ -13,6 +13,7 @@ import {
 import { type Decoded, decodeInSteps, decodeWith, type RejectField, rejectInput } from '../../net/fields.ts';
 import { PORT_PROTOCOLS, PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
 import { canonicalAddress, MAX_CLUSTER_ID } from '../../net/prefix.ts';
+import { isSpecialAddress, SPECIAL_ADDRESS_RULE } from '../../net/special-address.ts';
 import { textOfBytes } from './bytes.ts';
 import { compareKeys } from './key-range.ts';
 import { MessageWriter } from './message-writer.ts';
@@ -117,13 +118,14 @@ class SliceReader {
     const conditions: Writable<EndpointConditions> = {};
     const forZones: string[] = [];
     let topology: Map<string, string> | undefined;
-    let topologyCount = 0;
+    let [topologyCount, addressCount] = [0, 0];
     let [hostname, nodeName, zone]: (string | undefined)[] = [];
     for (const end = this.#open(path); this.#next(end); ) {
       const { field } = reader;
       if (field === 1) {
-        checkCount(SLICE_LIMITS.addresses, addresses.length + 1, `${path}.addresses`);
-        addresses.push(this.#address(`${path}.addresses[${addresses.length}]`));
+        checkCount(SLICE_LIMITS.addresses, ++addressCount, `${path}.addresses`);
+        const address = this.#address(`${path}.addresses[${addressCount - 1}]`);
+        if (address !== undefined) addresses.push(address);
       } else if (field === 2) this.#conditions(`${path}.conditions`, conditions);
       else if (field === 3) hostname = this.#text(`${path}.hostname`);
       else if (field === 5) {
@@ -138,14 +140,17 @@ class SliceReader {
     return { addresses, conditions, hostname, nodeName, zone, forZones, deprecatedTopology };
   }
 
-  #address(path: string): string {
+  /** Returns an address. Drops a special one. */
+  #address(path: string): string | undefined {
     checkCount(this.#limits.serviceEntries, ++this.#addresses, 'addresses');
     const text = this.#text(path);
     const address = canonicalAddress(text);
     if (address === undefined) rejectInput('invalid-address', path, text, 'is not a valid IP address');
     const family = familyOf(text);
     if (!this.#firstOf.has(family)) this.#firstOf.set(family, [path, text]);
-    return address;
+    return isSpecialAddress(address)
+      ? this.#drop('special-address', path, text, SPECIAL_ADDRESS_RULE)
+      : address;
   }
 
   #conditions(path: string, conditions: Writable<EndpointConditions>): void {
@@ -295,8 +300,9 @@ function* readSlice(
  * Decodes the value of `…/endpointslices/v1/<cluster>/<namespace>/<slice>`. Reasons of rejection: `too-large`,
  * `invalid-zstd`, `invalid-protobuf`, `wrong-type`, `invalid-utf8`, `too-many`, `missing-field`, `key-mismatch`,
  * `out-of-range`, `missing` (no label with the name of the service), `unknown-value` (the address type),
- * `invalid-address`, `wrong-family`. Drops a port alone if its number or protocol is invalid: `out-of-range`,
- * `unknown-protocol`. An invalid weight in the annotations has no effect: `invalid-weight`.
+ * `invalid-address`, `wrong-family`. Drops a special address alone: `special-address`; and a port if its number or
+ * protocol is invalid: `out-of-range`, `unknown-protocol`. An invalid weight in the annotations has no effect:
+ * `invalid-weight`.
  */
 export function decodeClusterEndpointSlice(
   expected: ClusterEndpointSliceKey,

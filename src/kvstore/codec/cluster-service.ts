@@ -2,6 +2,7 @@ import { checkArgument, ITERABLE, NUMBER, objectWith, TEXT } from '../../base/ar
 import type { BackendZone, ClusterService, ClusterServiceKey } from '../../model/cluster-service.ts';
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { canonicalAddress, MAX_CLUSTER_ID } from '../../net/prefix.ts';
+import { isSpecialAddress, SPECIAL_ADDRESS_RULE } from '../../net/special-address.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonMap, jsonObject, jsonString, jsonStringMap } from './go-json.ts';
 import { type PortConfiguration, readPortConfiguration, writePortConfiguration } from './ports.ts';
@@ -39,14 +40,20 @@ class EntryReader {
 
   /**
    * Returns a map by canonical address, with values from `read`. Drops entries whose key is not an address, because 1.8
-   * writes the frontend of a headless service as `<nil>`.
+   * writes the frontend of a headless service as `<nil>`, and refused addresses.
    */
-  byAddress<T>(map: Fields<never>, read: (map: Fields<never>, address: string) => T): ReadonlyMap<string, T> {
+  byAddress<T>(
+    map: Fields<never>,
+    read: (map: Fields<never>, address: string) => T,
+    isRefused?: (address: string) => boolean,
+  ): ReadonlyMap<string, T> {
     const found = new Map<string, T>();
     for (const text of this.counted(map).names) {
       const address = canonicalAddress(text);
       if (address === undefined)
         this.#drop('invalid-address', map.pathOf(text), text, 'is not a valid IP address');
+      else if (isRefused?.(address))
+        this.#drop('special-address', map.pathOf(text), text, SPECIAL_ADDRESS_RULE);
       else if (found.has(address))
         map.reject(text, 'duplicate-address', 'is the same address as an earlier key', text);
       else found.set(address, read(map, text));
@@ -73,7 +80,8 @@ function readHostname(map: Fields<never>, address: string): string {
 /**
  * Decodes the value of `…/services/v1/<cluster>/<namespace>/<name>`. Reasons of rejection: `too-large`, `too-many`,
  * `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`, `duplicate-address`. Drops an entry if
- * its key is not an address, and a port if its protocol is unknown: `invalid-address`, `unknown-protocol`.
+ * its key is not an address, a backend with a special address, and a port if its protocol is unknown:
+ * `invalid-address`, `special-address`, `unknown-protocol`.
  */
 export function decodeClusterService(
   expected: ClusterServiceKey,
@@ -90,7 +98,7 @@ export function decodeClusterService(
       namespace: readKeyPart(fields, 'namespace', expected.namespace),
       name: readKeyPart(fields, 'name', expected.name),
       frontends: entries.byAddress(fields.map('frontends'), entries.ports),
-      backends: entries.byAddress(fields.map('backends'), entries.ports),
+      backends: entries.byAddress(fields.map('backends'), entries.ports, isSpecialAddress),
       labels: fields.strings('labels', limits.labels),
       selector: fields.strings('selector', limits.labels),
       hostnames: has('hostnames') ? entries.byAddress(fields.map('hostnames'), readHostname) : undefined,

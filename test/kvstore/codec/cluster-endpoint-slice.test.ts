@@ -204,6 +204,17 @@ describe('a slice that is rejected', () => {
   });
 });
 
+it('an address that Kubernetes would refuse is left out separately (regression: a backend reached services of the node of its client)', () => {
+  const endpoints = [endpoint('127.0.0.1', '10.0.0.1'), endpoint('169.254.169.254'), endpoint('10.0.0.2')];
+  const decoded = decodeWithFields({ endpoints });
+  const addresses = accepted(decoded).endpoints.map((one) => one.addresses);
+  expect(addresses).toEqual([['10.0.0.1'], [], ['10.0.0.2']]);
+  expect(decoded.ok && decoded.dropped?.map(({ reason, field, value }) => [reason, field, value])).toEqual([
+    ['special-address', 'endpoints[0].addresses[0]', '"127.0.0.1"'],
+    ['special-address', 'endpoints[1].addresses[0]', '"169.254.169.254"'],
+  ]);
+});
+
 describe('a port of a slice', () => {
   it.each<[string, object]>([
     ['out-of-range ports[0].port', { port: 0 }],

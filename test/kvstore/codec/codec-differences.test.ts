@@ -164,6 +164,23 @@ describe('an unreadable detail is dropped and counted, and the rest is kept (reg
     ]);
   });
 
+  it('a backend that Kubernetes would refuse (regression: reached services of the node of its client)', () => {
+    const ports = (address: string): string => `"${address}":{"a":{"Protocol":"TCP","Port":1}}`;
+    const addresses = ['127.0.0.1', '10.0.0.1', '::ffff:169.254.169.254', '::1', 'FE80::1'];
+    const backends = addresses.map(ports).join();
+    const decoded = service(`,"frontends":{${ports('127.0.0.1')}},"backends":{${backends}}`);
+    expect(outcomeOf(decoded)).toMatchObject({
+      frontends: new Map([['127.0.0.1', new Map([['a', { port: 1, protocol: 6 }]])]]),
+      backends: new Map([['10.0.0.1', new Map([['a', { port: 1, protocol: 6 }]])]]),
+    });
+    expect(droppedOf(decoded)).toEqual([
+      'special-address backends.127.0.0.1',
+      'special-address backends.::ffff:169.254.169.254',
+      'special-address backends.::1',
+      'special-address backends.FE80::1',
+    ]);
+  });
+
   it('but a value with more than 64 such faults is rejected completely', () => {
     const frontends = (count: number): string =>
       JSON.stringify(Object.fromEntries(Array.from({ length: count }, (_, i) => [`x${i}`, {}])));
