@@ -12,7 +12,7 @@ export interface NodeScenario {
     readonly encryption: boolean;
     readonly hostFirewall: boolean;
     readonly clusterName: string;
-    readonly nodeName: string;
+    readonly localNodeName: string;
   };
   readonly firstBroken: number | null;
   readonly steps: readonly NodeStepTrace[];

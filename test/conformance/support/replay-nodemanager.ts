@@ -51,6 +51,7 @@ class Replay {
     this.#ipcache.subscribe(this.#folded);
     this.#manager = new NodeManager({
       ...scenario.config,
+      nodeName: scenario.config.localNodeName,
       ipcache: this.#ipcache,
       clock: new ManualClock(),
       retainOverruled: false,
