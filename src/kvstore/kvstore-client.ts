@@ -134,11 +134,14 @@ const LEASE_SECONDS = 15 * 60;
 /** The longest lease of etcd (`MaxLeaseTTL`). */
 const MAX_LEASE_SECONDS = 9e9;
 /**
- * TTL of the leases of the keys that expire first, as a fraction of `leaseSeconds`. It is less than two thirds: a
- * keepalive is sent after a third of a TTL, so when a client stops, each other lease has two thirds of its TTL left.
+ * TTL of the leases of the keys with `expires-first`, as a fraction of `leaseSeconds`. Keepalives are sent after a
+ * third of a TTL, so the other leases have at least two thirds of theirs left when a client stops. The fraction is
+ * smaller, so that these keys expire first.
  */
 const FIRST_LEASE_FRACTION = 0.6;
-/** Deadline of the second revocations of a close if a revocation of the first-expiring leases had no answer in time. */
+/**
+ * When a client closes: deadline of its later revocations, if one of the first-expiring leases had no answer in time.
+ */
 const SECOND_REVOCATION_MS = 1000;
 /** Maximum number of keys that `listPrefix` reads without a stream. */
 const SINGLE_READ_KEYS = 128;
@@ -151,14 +154,16 @@ const MAX_LISTING_BYTES = 2 * 1024 ** 3;
 /** Memory of a listed key in addition to its name and value. */
 const KEY_BYTES = 200;
 
-/** A binding, which ends if `write` is applied. `holder` keeps the lease of the binding. */
+/** A binding that ends if `write` is applied. `holder` keeps the lease of the binding. */
 interface ReleasedBinding {
   readonly write: KeyWrite;
   readonly holder: LeaseKeeper;
   readonly binding: Binding;
 }
 
-/** The result of a transaction of writes. `isComplete` is false if its condition does not hold. */
+/**
+ * The result of a transaction of writes. `isComplete` is also false if the condition of the transaction did not hold.
+ */
 interface Committed extends WrittenAll {
   /** Number of deleted keys. */
   readonly deleted: number;
@@ -172,6 +177,14 @@ type Put = KeyWrite & { readonly value: Uint8Array };
 
 /** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches. */
 export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
+  // A write passes these methods:
+  //
+  //   #commit         binds the keys to leases, and records the result
+  //   #txn            waits for the fence
+  //   #txnWithFence   adds the fence and the lock as guards
+  //   #sendTxn        checks that this process is the leader
+  //   #call           waits for the rate limit, and applies the deadline
+
   readonly #options: KvstoreClientOptions;
   readonly #transport: ObservedTransport;
   readonly #supervisor: Supervisor;
@@ -185,7 +198,9 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
   readonly #watches = new Set<ListAndWatch>();
   readonly #reconnects = new Reconnects();
   readonly #closed = new AbortController();
+  /** The last leased writes. They are compared with the store after keepalives, to detect a restore. */
   readonly #clientWrites = new ClientWrites();
+  /** True while {@link KvstoreClient.#compareClientWrites} runs. */
   #isComparing = false;
   /** Monotonic time at which the client last detected that the store was replaced or restored. */
   #divergedAt = Number.NEGATIVE_INFINITY;
@@ -212,42 +227,8 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
     const witnesses = options.witnessLeases === true ? this.#newWitnesses() : undefined;
     const firstSeconds = Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_FRACTION));
     this.#leases = this.#newKeeper('leases', leaseSeconds, witnesses);
-    this.#firstExpiringLeases = this.#newKeeper('first leases', firstSeconds, witnesses);
+    this.#firstExpiringLeases = this.#newKeeper('first-expiring leases', firstSeconds, witnesses);
     this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
-  }
-
-  #newKeeper(name: string, ttlSeconds: number, witnesses: LeaseWitnesses | undefined): LeaseKeeper {
-    const { clock, random, gate } = this.#options;
-    return new LeaseKeeper({
-      transport: this.#transport,
-      clock,
-      random,
-      supervisor: this.#supervisor,
-      name,
-      ttlSeconds,
-      gate,
-      onLost: (keys) => {
-        for (const key of keys) this.#clientWrites.forget(key);
-        this.#leaseLosses.notifyLeaseLost(keys);
-      },
-      onLeasesLost: (reported) => this.#leaseLosses.notifyLeasesLost(reported),
-      onGranted: (lease) => witnesses?.start(lease, this.#closed.signal),
-      onEnded: (lease) => witnesses?.stop(lease),
-      onRenewed: () => void this.#compareClientWrites().catch(() => {}), // the supervisor counts the failure
-    });
-  }
-
-  #newWitnesses(): LeaseWitnesses {
-    const value = bytesOfText('');
-    return new LeaseWitnesses({
-      supervisor: this.#supervisor,
-      put: (key, lease) =>
-        this.#call(() => this.#transport.txn({ compare: [], writes: [{ op: 'put', key, value, lease }] })),
-      watch: (prefix, signal) => this.watch(prefix, { signal }),
-      onLeaseEnded: (lease) => {
-        for (const keeper of this.#keepers) keeper.markLost(lease);
-      },
-    });
   }
 
   async get(key: string, options?: CallOptions): Promise<KeyValue | undefined> {
@@ -256,7 +237,7 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
 
   async read(key: string, options?: CallOptions): Promise<KeyRead> {
     const read = this.#call((limits) => this.#transport.range(keyRange(key), limits), options);
-    const { header, kvs } = await read.catch(throwNaming('read', key));
+    const { header, kvs } = await read.catch(rethrowWithRight('read', key));
     return { kv: kvs[0] && plainKeyValue(kvs[0]), header };
   }
 
@@ -265,55 +246,10 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
     const { minModRevision = 0, ...call } = this.#timed(options);
     const request = { ...range, limit: SINGLE_READ_KEYS, minModRevision };
     const first = this.#call((limits) => this.#transport.range(request, limits), call);
-    const page = await first.catch(noneIfTooLarge).catch(throwNaming('read', prefix));
+    const page = await first.catch(noneIfTooLarge).catch(rethrowWithRight('read', prefix));
     return page === undefined || page.more
       ? this.#listPages(prefix, minModRevision, call)
       : page.kvs.map(plainKeyValue);
-  }
-
-  /**
-   * Lists all pages while a stream is open. A restore of the store would end the stream, so all pages are from one
-   * history.
-   */
-  async #listPages(prefix: string, minModRevision: number, call: Timed): Promise<readonly KeyValue[]> {
-    const { clock } = this.#options;
-    using until = new ClientSignal(call.signal, this.#closed.signal);
-    const { signal } = until;
-    const request = { prefix: `${prefix}\0`, startRevision: 0 }; // no key has this prefix
-    const session = new WatchSession({
-      transport: this.#transport,
-      request,
-      clock,
-      signal,
-      limits: WATCH_LIMITS,
-    });
-    try {
-      await this.#wait(call, (limited) => untilAborted(session.opened, limited));
-      const all: KeyValue[] = [];
-      const pages = listPages({
-        prefix,
-        range: prefixRange(prefix),
-        revision: 0,
-        minModRevision,
-        clock,
-        pageSize: new PageSize(WATCH_LIMITS),
-        read: (page) => this.#call(({ deadlineMs }) => session.range(page, deadlineMs), call),
-      });
-      let bytes = 0;
-      for await (const { kvs } of pages) {
-        for (const kv of kvs) {
-          bytes += entrySize(kv) + KEY_BYTES;
-          all.push(plainKeyValue(kv));
-        }
-        if (bytes > MAX_LISTING_BYTES)
-          throw new KvstoreError('too-large', `the keys of ${prefix} exceed ${MAX_LISTING_BYTES} bytes`);
-      }
-      return all;
-    } catch (thrown) {
-      throw this.#asFailure(thrown, call.signal);
-    } finally {
-      session.close();
-    }
   }
 
   async update(key: string, value: Uint8Array, options: WriteOptions = {}): Promise<number> {
@@ -357,71 +293,14 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
     return { revision, isComplete };
   }
 
-  /**
-   * Sends writes of distinct keys in one transaction, and records their effects on the leases. If the lease of all puts
-   * does not exist any more, writes again under a new lease, once.
-   *
-   * @param condition of all writes; none if a write has `mayBeEqual`
-   */
-  async #commit(
-    writes: readonly KeyWrite[],
-    options: TimedWrite,
-    condition?: Compare,
-    isLastTry = false,
-  ): Promise<Committed> {
-    const timed = this.#timed(options);
-    const puts = writes.filter(isPut);
-    const keeper = puts.length === 0 ? undefined : this.#keeperOf(options);
-    const released = this.#releasedBy(writes, keeper);
-    const bindings =
-      keeper === undefined ? [] : await this.#wait(timed, (signal) => keeper.bindAll(puts, signal));
-    for (const { key, value } of writes) if (value === undefined) this.#clientWrites.forget(key);
-    const request = transactionOf(writes, bindings, condition);
-    let answer: TxnResponse;
-    try {
-      answer = await this.#txn(request, timed);
-    } catch (thrown) {
-      const error = asKvstoreError(thrown);
-      keeper?.settle(bindings, !neverTakesEffect(error));
-      const lease = endedLease(error, bindings);
-      if (isLastTry || lease === undefined) throw thrown;
-      keeper?.markLost(lease);
-      return this.#commit(writes, timed, condition, true);
-    }
-    const { header, succeeded, deleted } = answer;
-    const { revision } = header;
-    // Without a condition, each put was applied, or was omitted because the store has it under this lease.
-    keeper?.settle(bindings, condition === undefined || succeeded, revision);
-    const mayOmit = request.otherwise !== undefined;
-    // A transaction that may omit writes compares their values: if it succeeded, all values were equal.
-    const isComplete = mayOmit ? !succeeded : succeeded;
-    const isApplied = (write: KeyWrite): boolean => isComplete || (mayOmit && !mayBeOmitted(write));
-    this.#recordApplied(writes, isApplied, released, keeper, revision);
-    return { revision, isComplete, deleted };
-  }
-
-  /**
-   * Records applied writes: ends the bindings which they release, and updates the client's writes to compare.
-   *
-   * @param keeper of the leases of the puts; undefined if they have no lease
-   */
-  #recordApplied(
-    writes: readonly KeyWrite[],
-    isApplied: (write: KeyWrite) => boolean,
-    released: readonly ReleasedBinding[],
-    keeper: LeaseKeeper | undefined,
-    revision: number,
-  ): void {
-    const ended = released.filter(({ write }) => isApplied(write));
-    for (const { holder, binding } of ended) holder.unbind(binding, revision);
-    for (const write of writes) {
-      if (!isPut(write) || !isApplied(write)) continue;
-      if (keeper === undefined) this.#clientWrites.forget(write.key);
-      else this.#clientWrites.put(write.key, write.value, revision);
-    }
-    // One delete is enough, because a transaction is applied completely or not at all.
-    const deletion = ended.find(({ write }) => write.value === undefined && !this.#isBound(write.key));
-    if (deletion !== undefined) this.#clientWrites.recordDelete(deletion.write.key, revision);
+  async deletePrefix(prefix: string, options: Omit<DeleteOptions, 'ifModRevision'> = {}): Promise<number> {
+    const { gate = OPEN_GATE } = this.#options;
+    const previous = this.#keepers.map(({ bindingCount }) => bindingCount);
+    this.#clientWrites.forgetBelow(prefix);
+    const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
+    const { header, deleted } = await this.#txn({ compare: [], writes }, options);
+    await gate.runSteps(this.#unbindBelow(prefix, header.revision, previous));
+    return deleted;
   }
 
   async adoptLease(
@@ -434,45 +313,6 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
       return await this.#leases.adopt(lease, keys, () => this.#fence.deleteFenceOf(lease), signal);
     } catch (thrown) {
       throw this.#asFailure(thrown, signal);
-    }
-  }
-
-  /**
-   * Returns the bindings ended by the writes: those of deleted keys, and those of put keys in keepers other than
-   * `keeper`.
-   */
-  #releasedBy(writes: readonly KeyWrite[], keeper: LeaseKeeper | undefined): readonly ReleasedBinding[] {
-    const released: ReleasedBinding[] = [];
-    for (const holder of this.#keepers)
-      for (const write of writes) {
-        const isKept = holder === keeper && write.value !== undefined;
-        const binding = isKept ? undefined : holder.bindingOf(write.key);
-        if (binding !== undefined) released.push({ write, holder, binding });
-      }
-    return released;
-  }
-
-  async deletePrefix(prefix: string, options: Omit<DeleteOptions, 'ifModRevision'> = {}): Promise<number> {
-    const { gate = OPEN_GATE } = this.#options;
-    const previous = this.#keepers.map(({ bindingCount }) => bindingCount);
-    this.#clientWrites.forgetBelow(prefix);
-    const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
-    const { header, deleted } = await this.#txn({ compare: [], writes }, options);
-    await gate.runSteps(this.#unbindBelow(prefix, header.revision, previous));
-    return deleted;
-  }
-
-  /**
-   * Unbinds the keys after a delete of their prefix, in steps.
-   *
-   * @param previous number of bindings of each keeper before the delete
-   */
-  *#unbindBelow(prefix: string, revision: number, previous: readonly number[]): Generator<void, void, void> {
-    for (const [index, keeper] of this.#keepers.entries()) {
-      for (const keys of keeper.unbindBelow(prefix, revision, previous[index] ?? 0)) {
-        for (const key of keys) if (!this.#isBound(key)) this.#clientWrites.recordDelete(key, revision);
-        yield;
-      }
     }
   }
 
@@ -541,77 +381,160 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
     return this.close();
   }
 
-  #isBound(key: string): boolean {
-    return this.#keepers.some((keeper) => keeper.bindingOf(key) !== undefined);
-  }
-
   /**
-   * Compares the last writes of this client with the store. Keepalives do not detect a restore, because a restored
-   * store may know a lease but not the later writes under it.
+   * Lists all pages while a stream is open. A restore of the store would end the stream, so all pages are from one
+   * history.
    */
-  async #compareClientWrites(): Promise<void> {
-    if (this.#isComparing) return;
-    this.#isComparing = true;
-    const startedAt = this.#options.clock.now();
-    const { signal } = this.#closed;
-    const read: ReadKey = async (key, revision = 0) =>
-      (await this.#transport.range({ ...keyRange(key), revision }, { signal })).kvs[0];
-    const compare = (): Promise<boolean> => this.#clientWrites.areInHistory(read);
+  async #listPages(prefix: string, minModRevision: number, call: Timed): Promise<readonly KeyValue[]> {
+    const { clock } = this.#options;
+    using until = new ClientSignal(call.signal, this.#closed.signal);
+    const { signal } = until;
+    const request = { prefix: `${prefix}\0`, startRevision: 0 }; // no key has this prefix
+    const session = new WatchSession({
+      transport: this.#transport,
+      request,
+      clock,
+      signal,
+      limits: WATCH_LIMITS,
+    });
     try {
-      if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#handleDivergence(startedAt);
+      await this.#wait(call, (limited) => untilAborted(session.opened, limited));
+      const all: KeyValue[] = [];
+      const pages = listPages({
+        prefix,
+        range: prefixRange(prefix),
+        revision: 0,
+        minModRevision,
+        clock,
+        pageSize: new PageSize(WATCH_LIMITS),
+        read: (page) => this.#call(({ deadlineMs }) => session.range(page, deadlineMs), call),
+      });
+      let bytes = 0;
+      for await (const { kvs } of pages) {
+        for (const kv of kvs) {
+          bytes += entrySize(kv) + KEY_BYTES;
+          all.push(plainKeyValue(kv));
+        }
+        if (bytes > MAX_LISTING_BYTES)
+          throw new KvstoreError('too-large', `the keys of ${prefix} exceed ${MAX_LISTING_BYTES} bytes`);
+      }
+      return all;
+    } catch (thrown) {
+      throw this.#asFailure(thrown, call.signal);
     } finally {
-      this.#isComparing = false;
+      session.close();
     }
   }
 
   /**
-   * Handles a store that was replaced or restored: all leases count as lost, so their keys are put again under new
-   * leases. Many watches report the same restore, some of them late. Reports of a handled restore are ignored.
+   * Sends writes of distinct keys in one transaction, and records their effects on the leases. If the lease of all puts
+   * does not exist any more, writes again under a new lease, once.
    *
-   * @param lostHistorySeenAt when the watch or the transport last received a revision of the lost history
+   * @param condition of all writes; none if a write has `mayBeEqual`
    */
-  #handleDivergence(lostHistorySeenAt: number): void {
-    if (lostHistorySeenAt < this.#divergedAt) return;
-    this.#divergedAt = this.#options.clock.now();
-    this.#clientWrites.clear();
-    for (const keeper of this.#keepers) keeper.loseAll();
-    this.#locks.loseAll();
+  async #commit(
+    writes: readonly KeyWrite[],
+    options: TimedWrite,
+    condition?: Compare,
+    isLastTry = false,
+  ): Promise<Committed> {
+    const timed = this.#timed(options);
+    const puts = writes.filter(isPut);
+    const keeper = puts.length === 0 ? undefined : this.#keeperOf(options);
+    const released = this.#releasedBy(writes, keeper);
+    const bindings =
+      keeper === undefined ? [] : await this.#wait(timed, (signal) => keeper.bindAll(puts, signal));
+    for (const { key, value } of writes) if (value === undefined) this.#clientWrites.forget(key);
+    const request = transactionOf(writes, bindings, condition);
+    let answer: TxnResponse;
+    try {
+      answer = await this.#txn(request, timed);
+    } catch (thrown) {
+      const error = asKvstoreError(thrown);
+      keeper?.settle(bindings, !neverTakesEffect(error));
+      const lease = endedLease(error, bindings);
+      if (isLastTry || lease === undefined) throw thrown;
+      keeper?.markLost(lease);
+      return this.#commit(writes, timed, condition, true);
+    }
+    const { header, succeeded, deleted } = answer;
+    const { revision } = header;
+    // Without a condition, each put was applied, or was omitted because the store has it under this lease.
+    keeper?.settle(bindings, condition === undefined || succeeded, revision);
+    const mayOmit = request.otherwise !== undefined;
+    // A transaction that may omit writes compares their values: if it succeeded, all values were equal.
+    const isComplete = mayOmit ? !succeeded : succeeded;
+    const isApplied = (write: KeyWrite): boolean => isComplete || (mayOmit && !mayBeOmitted(write));
+    this.#recordApplied(writes, isApplied, released, keeper, revision);
+    return { revision, isComplete, deleted };
   }
 
-  #keeperOf({ leased = false }: WriteOptions): LeaseKeeper | undefined {
-    if (leased === false) return undefined;
-    return leased === 'expires-first' ? this.#firstExpiringLeases : this.#leases;
+  /**
+   * Records applied writes: ends the bindings that they release, and updates {@link KvstoreClient.#clientWrites}.
+   *
+   * @param keeper of the leases of the puts; undefined if they have no lease
+   */
+  #recordApplied(
+    writes: readonly KeyWrite[],
+    isApplied: (write: KeyWrite) => boolean,
+    released: readonly ReleasedBinding[],
+    keeper: LeaseKeeper | undefined,
+    revision: number,
+  ): void {
+    const ended = released.filter(({ write }) => isApplied(write));
+    for (const { holder, binding } of ended) holder.unbind(binding, revision);
+    for (const write of writes) {
+      if (!isPut(write) || !isApplied(write)) continue;
+      if (keeper === undefined) this.#clientWrites.forget(write.key);
+      else this.#clientWrites.put(write.key, write.value, revision);
+    }
+    // One delete is enough, because a transaction is applied completely or not at all.
+    const deletion = ended.find(({ write }) => write.value === undefined && !this.#isBound(write.key));
+    if (deletion !== undefined) this.#clientWrites.recordDelete(deletion.write.key, revision);
+  }
+
+  /**
+   * Returns the bindings ended by the writes: those of deleted keys, and those of put keys in keepers other than
+   * `keeper`.
+   */
+  #releasedBy(writes: readonly KeyWrite[], keeper: LeaseKeeper | undefined): readonly ReleasedBinding[] {
+    const released: ReleasedBinding[] = [];
+    for (const holder of this.#keepers)
+      for (const write of writes) {
+        const isKept = holder === keeper && write.value !== undefined;
+        const binding = isKept ? undefined : holder.bindingOf(write.key);
+        if (binding !== undefined) released.push({ write, holder, binding });
+      }
+    return released;
+  }
+
+  /**
+   * Unbinds the keys after a delete of their prefix, in steps.
+   *
+   * @param previous number of bindings of each keeper before the delete
+   */
+  *#unbindBelow(prefix: string, revision: number, previous: readonly number[]): Generator<void, void, void> {
+    for (const [index, keeper] of this.#keepers.entries()) {
+      for (const keys of keeper.unbindBelow(prefix, revision, previous[index] ?? 0)) {
+        for (const key of keys) if (!this.#isBound(key)) this.#clientWrites.recordDelete(key, revision);
+        yield;
+      }
+    }
   }
 
   get #keepers(): readonly LeaseKeeper[] {
     return [this.#firstExpiringLeases, this.#leases];
   }
 
-  #timed<O extends CallOptions>(options: Timed<O>): Timed<O> {
-    const { deadlineMs, endsAt } = options;
-    if (deadlineMs === undefined || endsAt !== undefined) return options;
-    return { ...options, endsAt: this.#options.clock.now() + deadlineMs };
+  /** Returns the keeper of the leases for a write; undefined if it is not leased. */
+  #keeperOf({ leased = false }: WriteOptions): LeaseKeeper | undefined {
+    if (leased === false) return undefined;
+    return leased === 'expires-first' ? this.#firstExpiringLeases : this.#leases;
   }
 
-  /** Waits with a signal, which fires when the caller aborts the operation, and at its deadline. */
-  async #wait<T>(
-    { signal, endsAt }: Timed,
-    wait: (signal: AbortSignal | undefined) => Promise<T>,
-  ): Promise<T> {
-    if (endsAt === undefined) return wait(signal);
-    const { clock } = this.#options;
-    const expired = new AbortController();
-    const timer = clock.after(endsAt - clock.now(), () => expired.abort());
-    using either = new EitherSignal(expired.signal, ...(signal === undefined ? [] : [signal]));
-    try {
-      return await wait(either.signal);
-    } catch (thrown) {
-      const isExpired = expired.signal.aborted && signal?.aborted !== true;
-      if (!isExpired || asKvstoreError(thrown).code !== 'aborted') throw thrown;
-      throw new KvstoreError('deadline', 'the call had to wait until its deadline');
-    } finally {
-      timer.cancel();
-    }
+  /** Returns true if a key is bound to a held lease. */
+  #isBound(key: string): boolean {
+    return this.#keepers.some((keeper) => keeper.bindingOf(key) !== undefined);
   }
 
   /** Sends a transaction, with the lock and the fence as guards if requested. */
@@ -655,7 +578,7 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
         deadlineMs === undefined ? undefined : Math.min(deadlineMs, writeTimeoutMs ?? deadlineMs);
       return this.#transport.txn(txn, { signal, deadlineMs: limitMs });
     };
-    return this.#call(send, timed).catch(throwNaming('readwrite', keyOf(txn)));
+    return this.#call(send, timed).catch(rethrowWithRight('readwrite', keyOf(txn)));
   }
 
   /** Throws if another process may be the leader. */
@@ -685,6 +608,34 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
     }
   }
 
+  /** Waits with a signal, which fires when the caller aborts the operation, and at its deadline. */
+  async #wait<T>(
+    { signal, endsAt }: Timed,
+    wait: (signal: AbortSignal | undefined) => Promise<T>,
+  ): Promise<T> {
+    if (endsAt === undefined) return wait(signal);
+    const { clock } = this.#options;
+    const expired = new AbortController();
+    const timer = clock.after(endsAt - clock.now(), () => expired.abort());
+    using either = new EitherSignal(expired.signal, ...(signal === undefined ? [] : [signal]));
+    try {
+      return await wait(either.signal);
+    } catch (thrown) {
+      const isExpired = expired.signal.aborted && signal?.aborted !== true;
+      if (!isExpired || asKvstoreError(thrown).code !== 'aborted') throw thrown;
+      throw new KvstoreError('deadline', 'the call had to wait until its deadline');
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  /** Returns the options with the time of their deadline. */
+  #timed<O extends CallOptions>(options: Timed<O>): Timed<O> {
+    const { deadlineMs, endsAt } = options;
+    if (deadlineMs === undefined || endsAt !== undefined) return options;
+    return { ...options, endsAt: this.#options.clock.now() + deadlineMs };
+  }
+
   /**
    * Returns the error of a call. If the client was closed while a caller without a signal waited for its turn, the code
    * is `closed`.
@@ -693,6 +644,73 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
     const error = asKvstoreError(thrown);
     if (error.code !== 'aborted' || signal !== undefined) return error;
     return closedError();
+  }
+
+  #newKeeper(name: string, ttlSeconds: number, witnesses: LeaseWitnesses | undefined): LeaseKeeper {
+    const { clock, random, gate } = this.#options;
+    return new LeaseKeeper({
+      transport: this.#transport,
+      clock,
+      random,
+      supervisor: this.#supervisor,
+      name,
+      ttlSeconds,
+      gate,
+      onLost: (keys) => {
+        for (const key of keys) this.#clientWrites.forget(key);
+        this.#leaseLosses.notifyLeaseLost(keys);
+      },
+      onLeasesLost: (reported) => this.#leaseLosses.notifyLeasesLost(reported),
+      onGranted: (lease) => witnesses?.start(lease, this.#closed.signal),
+      onEnded: (lease) => witnesses?.stop(lease),
+      onRenewed: () => void this.#compareClientWrites().catch(() => {}), // the supervisor counts the failure
+    });
+  }
+
+  #newWitnesses(): LeaseWitnesses {
+    const value = bytesOfText('');
+    return new LeaseWitnesses({
+      supervisor: this.#supervisor,
+      put: (key, lease) =>
+        this.#call(() => this.#transport.txn({ compare: [], writes: [{ op: 'put', key, value, lease }] })),
+      watch: (prefix, signal) => this.watch(prefix, { signal }),
+      onLeaseEnded: (lease) => {
+        for (const keeper of this.#keepers) keeper.markLost(lease);
+      },
+    });
+  }
+
+  /**
+   * Compares the last writes of this client with the store. Keepalives do not detect a restore, because a restored
+   * store may know a lease but not the later writes under it.
+   */
+  async #compareClientWrites(): Promise<void> {
+    if (this.#isComparing) return;
+    this.#isComparing = true;
+    const startedAt = this.#options.clock.now();
+    const { signal } = this.#closed;
+    const read: ReadKey = async (key, revision = 0) =>
+      (await this.#transport.range({ ...keyRange(key), revision }, { signal })).kvs[0];
+    const compare = (): Promise<boolean> => this.#clientWrites.areInHistory(read);
+    try {
+      if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#handleDivergence(startedAt);
+    } finally {
+      this.#isComparing = false;
+    }
+  }
+
+  /**
+   * Handles a store that was replaced or restored: all leases count as lost, so their keys are put again under new
+   * leases. Many watches report the same restore, some of them late. Reports of a handled restore are ignored.
+   *
+   * @param lostHistorySeenAt when the watch or the transport last received a revision of the lost history
+   */
+  #handleDivergence(lostHistorySeenAt: number): void {
+    if (lostHistorySeenAt < this.#divergedAt) return;
+    this.#divergedAt = this.#options.clock.now();
+    this.#clientWrites.clear();
+    for (const keeper of this.#keepers) keeper.loseAll();
+    this.#locks.loseAll();
   }
 }
 
@@ -800,7 +818,7 @@ function noneIfTooLarge(thrown: unknown): undefined {
 }
 
 /** Returns a handler that throws its error again, with the missing right if the user lacks one. */
-function throwNaming(right: 'read' | 'readwrite', key: string): (thrown: unknown) => never {
+function rethrowWithRight(right: 'read' | 'readwrite', key: string): (thrown: unknown) => never {
   return (thrown) => {
     throw withMissingRight(thrown, right, key);
   };

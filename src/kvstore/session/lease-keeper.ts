@@ -62,7 +62,10 @@ const UNWRITTEN = -1;
 // Limits the size of a revocation, because etcd deletes all keys of the lease in one transaction. Cilium has the same
 // limit.
 const KEYS_PER_LEASE = 1000;
-/** A lease with more rows than this multiple of its keys, or of `KEYS_PER_LEASE`, drops rows that have left it. */
+/**
+ * Maximum number of rows of a lease, for each of its keys or for each of `KEYS_PER_LEASE`, whichever are more. If there
+ * are more rows, those of keys that have left the lease are dropped.
+ */
 const MAX_ROWS_PER_KEY = 4;
 /** Maximum numbers of keys and of rows in one step of {@link LeaseKeeper.unbindBelow}. A row takes about 5 ns. */
 const KEYS_PER_STEP = 256;
@@ -104,26 +107,30 @@ function numberOf({ order }: HeldLease): number {
  * Keeps the leases of a client alive and distributes its keys over them, at most 1000 on each. A lease is *lost* if the
  * server does not have it, or if no keepalive succeeded during its TTL. A loss is an event and not an error, because
  * the next key gets a new lease. A lease without keys is not kept alive and expires.
+ *
+ * A put calls `bindAll` before its request, and `settle` afterwards. A delete calls `bindingOf`, and `unbind`
+ * afterwards.
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
   readonly #leases = new Map<LeaseID, HeldLease>();
+  /** The held leases by {@link numberOf}. */
+  readonly #byNumber = new Map<number, HeldLease>();
   /** Leases with room for more keys. New keys use the oldest of them, so that the newest become empty and expire. */
   readonly #withRoom = new SortedMap<HeldLease, true>((one, other) => one.order - other.order);
   /** Number of leases granted or adopted so far. */
   #leaseCount = 0;
-  /** When adoptions began to fail; undefined if the server has answered the last one. Monotonic time. */
-  #adoptionsFailSince: number | undefined;
-  /** Running adoptions of leases. */
-  readonly #adopting = new Map<LeaseID, Promise<HeldLease | undefined>>();
-  /** The last leases that must not be adopted: they are lost, or have another TTL. */
-  readonly #unadoptable = new Set<LeaseID>();
-  /** The held leases by {@link numberOf}. */
-  readonly #byNumber = new Map<number, HeldLease>();
   readonly #keys = new LeasedKeys();
   #bindingCount = 0;
-  readonly #closed = new AbortController();
+  /** The running request for a new lease. */
   #granting: Promise<void> | undefined;
+  /** Running adoptions of leases. */
+  readonly #adopting = new Map<LeaseID, Promise<HeldLease | undefined>>();
+  /** When adoptions began to fail; undefined if the server has answered the last one. Monotonic time. */
+  #adoptionsFailSince: number | undefined;
+  /** The last leases that must not be adopted: they are lost, or have another TTL. */
+  readonly #unadoptable = new Set<LeaseID>();
+  readonly #closed = new AbortController();
   #isKeepingAlive = false;
   /** Ends the pause between two checks of the leases. */
   #endPause: () => void = () => {};
@@ -163,7 +170,7 @@ export class LeaseKeeper {
     return this.#withLease(find, (lease) => this.#bindTo(lease, key, this.#keys.ensure(key)), signal);
   }
 
-  /** Like {@link bind} for several keys. If it rejects, only keys that were written before are bound. */
+  /** Like {@link bind} for several keys. If it rejects, those of the keys that were never written are unbound. */
   async bindAll(
     writes: readonly { readonly key: string }[],
     signal?: AbortSignal,
@@ -193,7 +200,7 @@ export class LeaseKeeper {
   /**
    * Adopts a lease of an earlier session: keeps it alive, and binds the given keys to it, which the server already has
    * under this lease. Resolves to false, without an effect, if the lease has ended, has another TTL, or was lost
-   * before, or if adoptions have failed for a third of the TTL: the keys may expire soon.
+   * before. The same if adoptions have failed for a third of the TTL, because the keys may expire soon.
    *
    * @param prepare called once for each lease, before its first key is bound
    * @param signal ends the wait for the server; nothing is bound then
@@ -214,48 +221,6 @@ export class LeaseKeeper {
     return true;
   }
 
-  /** Adopts a lease without keys. Concurrent callers share the request. */
-  #adopt(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
-    let adopting = this.#adopting.get(id);
-    if (adopting === undefined) {
-      adopting = this.#adoptNow(id, prepare).finally(() => this.#adopting.delete(id));
-      this.#adopting.set(id, adopting);
-    }
-    return adopting;
-  }
-
-  async #adoptNow(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
-    const { transport, clock, ttlSeconds } = this.#options;
-    const { signal } = this.#closed;
-    const requestedAt = clockReading(clock);
-    const failingMs = requestedAt.monotonic - (this.#adoptionsFailSince ?? requestedAt.monotonic);
-    if (this.#unadoptable.has(id) || failingMs > (ttlSeconds * 1000) / 3) return undefined;
-    try {
-      const ttl = await transport.keepLeaseAlive(id, { signal });
-      // The minimum of the server may be longer than the requested TTL.
-      if (ttl === ttlSeconds || (ttl > ttlSeconds && ttl === (await this.#grantedTTL()))) {
-        await prepare();
-        this.#adoptionsFailSince = undefined;
-        return this.#unadoptable.has(id) || signal.aborted ? undefined : this.#hold(id, requestedAt, true);
-      }
-    } catch (error) {
-      if (asKvstoreError(error).code !== 'lease-not-found') {
-        this.#adoptionsFailSince ??= requestedAt.monotonic;
-        throw error;
-      }
-    }
-    this.#adoptionsFailSince = undefined;
-    this.#recordUnadoptable(id);
-    return undefined;
-  }
-
-  #recordUnadoptable(id: LeaseID): void {
-    this.#unadoptable.add(id);
-    if (this.#unadoptable.size <= MAX_UNADOPTABLE) return;
-    const [oldest = id] = this.#unadoptable;
-    this.#unadoptable.delete(oldest);
-  }
-
   /** Returns any lease granted to this session, or a new one if there is none. Binds nothing to it. */
   anyGranted(): Promise<{ readonly lease: LeaseID; readonly isNew: boolean }> {
     const previousLeases = this.#leaseCount;
@@ -264,19 +229,6 @@ export class LeaseKeeper {
       return undefined;
     };
     return this.#withLease(find, ({ id, order }) => ({ lease: id, isNew: order >= previousLeases }));
-  }
-
-  /** Returns the TTL of new leases of this session. */
-  async #grantedTTL(): Promise<number> {
-    const { lease, isNew } = await this.anyGranted();
-    try {
-      return await this.#options.transport.keepLeaseAlive(lease, { signal: this.#closed.signal });
-    } catch (error) {
-      if (asKvstoreError(error).code !== 'lease-not-found') throw error;
-      this.markLost(lease);
-      if (isNew) throw missingNewLease(lease);
-      return this.#grantedTTL(); // of another lease
-    }
   }
 
   /**
@@ -290,16 +242,6 @@ export class LeaseKeeper {
     return { key, held, row, order: this.#keys.orderOf(row), writtenAt: this.#keys.writtenAt(row) };
   }
 
-  /** Returns the lease of a row if it is held. */
-  #leaseAt(row: number): HeldLease | undefined {
-    return row < 0 ? undefined : this.#byNumber.get(this.#keys.leaseOf(row));
-  }
-
-  /** Returns the row of a bound key, or -1. Searches it only if the key was unbound or bound again. */
-  #rowOf({ key, row, order }: Binding): number {
-    return this.#keys.orderOf(row) === order ? row : this.#keys.find(key);
-  }
-
   /**
    * Number of bindings made so far, modulo 2³². Read it before a delete of a prefix, and pass it to {@link unbindBelow}
    * after the delete.
@@ -310,24 +252,13 @@ export class LeaseKeeper {
 
   /**
    * Removes a binding after a delete, or a write without a lease. Does nothing if the key was bound again.
+   *
    * @param revision revision of the delete or write; if the binding was written at a later revision, it stays
    */
   unbind(binding: Binding | undefined, revision: number = Number.POSITIVE_INFINITY): void {
     if (binding === undefined) return;
     const row = this.#rowOf(binding);
     if (this.#keys.orderOf(row) === binding.order) this.#unbindRow(row, revision);
-  }
-
-  #unbindRow(row: number, revision: number): void {
-    if (this.#keys.writtenAt(row) > revision) return;
-    this.#leaveLease(row);
-    this.#keys.delete(row);
-  }
-
-  /** Removes a row from its lease, if the lease is held. */
-  #leaveLease(row: number): void {
-    const lease = this.#leaseAt(row);
-    if (lease !== undefined && lease.size-- === KEYS_PER_LEASE) this.#withRoom.set(lease, true);
   }
 
   /**
@@ -356,11 +287,11 @@ export class LeaseKeeper {
   }
 
   /**
-   * Records a write under this binding that may have taken effect, also if the key was bound again since.
+   * Records that a write under this binding may have taken effect, even if the key was bound again since.
    *
-   * If a concurrent delete or a refused write has removed the binding, restores it, because the write may be later than
-   * the delete. If the outcome of the write is unknown, binds the key again: the new order protects it from all deletes
-   * that have begun, because the write may be later than these.
+   * If a concurrent delete or a refused write has removed the binding, this restores it, because the write may be later
+   * than the delete. If the outcome of the write is unknown, this binds the key again. The new order keeps the key
+   * bound after all deletes that have already begun, because the write may be later than they are.
    *
    * @param revision revision of the write; undefined if its outcome is unknown
    */
@@ -406,46 +337,6 @@ export class LeaseKeeper {
   }
 
   /**
-   * Removes leases now, and reports their keys in steps of one lease, except keys that are bound again before their
-   * step.
-   *
-   * The removed leases cannot be adopted later. Leases without keys are not recorded for this, because a client which
-   * writes rarely lets one expire each time.
-   *
-   * @param isRestored true if the store was restored: a lease without keys here may then have keys on the server
-   */
-  #removeLost(leases: readonly HeldLease[], isRestored = false): void {
-    const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
-    for (const lease of leases) {
-      lease.isHeld = false;
-      if (lease.size > 0 || isRestored) this.#recordUnadoptable(lease.id);
-      this.#leases.delete(lease.id);
-      this.#byNumber.delete(numberOf(lease));
-      this.#withRoom.delete(lease);
-      onEnded?.(lease.id);
-    }
-    const reported = deferred();
-    if (leases.length > 1) onLeasesLost?.(reported.promise);
-    gate.runInBackground(this.#reportLost(leases), { signal: this.#closed.signal, onEnd: reported.resolve });
-  }
-
-  *#reportLost(leases: readonly HeldLease[]): Generator<void, void, void> {
-    for (const lease of leases) {
-      const lost: string[] = [];
-      for (const row of lease.rows) {
-        if (this.#keys.leaseOf(row) !== numberOf(lease)) continue; // bound again, or deleted
-        lost.push(this.#keys.keyAt(row) ?? '');
-        this.#keys.delete(row);
-      }
-      if (lost.length > 0) {
-        this.#lost++;
-        this.#options.onLost(lost);
-      }
-      yield;
-    }
-  }
-
-  /**
    * Stops the keepalives. `revoke` deletes the keys on the server if it is reachable; otherwise they expire.
    *
    * @param deadlineMs of each revocation
@@ -463,17 +354,6 @@ export class LeaseKeeper {
     const remaining = leases.values(); // one iterator for all loops, so that each lease is taken by one of them
     const loops = Array.from({ length: MAX_REVOCATIONS }, () => this.#revoke(remaining, deadlineMs));
     return (await Promise.all(loops)).every((code) => code !== 'deadline');
-  }
-
-  /** Revokes leases one by one, until one fails because the server is unreachable. Returns the code of the failure. */
-  async #revoke(leases: Iterable<LeaseID>, deadlineMs: number): Promise<KvstoreErrorCode | undefined> {
-    const { transport } = this.#options;
-    for (const id of leases) {
-      const revoked = transport.revokeLease(id, { deadlineMs });
-      const failure = await revoked.then(() => undefined, asKvstoreError);
-      if (failure !== undefined && failure.code !== 'lease-not-found') return failure.code;
-    }
-    return undefined;
   }
 
   /**
@@ -524,6 +404,28 @@ export class LeaseKeeper {
     if (isFirst) this.#shortenPauseFor(lease); // checks are more frequent from now on
   }
 
+  /** Removes a row from its lease, if the lease is held. */
+  #leaveLease(row: number): void {
+    const lease = this.#leaseAt(row);
+    if (lease !== undefined && lease.size-- === KEYS_PER_LEASE) this.#withRoom.set(lease, true);
+  }
+
+  #unbindRow(row: number, revision: number): void {
+    if (this.#keys.writtenAt(row) > revision) return;
+    this.#leaveLease(row);
+    this.#keys.delete(row);
+  }
+
+  /** Returns the lease of a row if it is held. */
+  #leaseAt(row: number): HeldLease | undefined {
+    return row < 0 ? undefined : this.#byNumber.get(this.#keys.leaseOf(row));
+  }
+
+  /** Returns the row of a bound key, or -1. Searches it only if the key was unbound or bound again. */
+  #rowOf({ key, row, order }: Binding): number {
+    return this.#keys.orderOf(row) === order ? row : this.#keys.find(key);
+  }
+
   /** Requests a new lease, one at a time. Concurrent callers share the request. */
   #grant(): Promise<void> {
     this.#granting ??= this.#grantNow().finally(() => {
@@ -545,6 +447,7 @@ export class LeaseKeeper {
     this.#hold(id, requestedAt, false);
   }
 
+  /** Adds a granted or adopted lease, and keeps it alive. */
   #hold(id: LeaseID, requestedAt: ClockReading, isAdopted: boolean): HeldLease {
     if (this.#leases.has(id)) throw leaseGrantedTwice(id);
     const lease = new HeldLease(id, requestedAt, this.#options, this.#leaseCount++, isAdopted);
@@ -555,6 +458,61 @@ export class LeaseKeeper {
     this.#shortenPauseFor(lease);
     this.#startKeepalives();
     return lease;
+  }
+
+  /** Adopts a lease, and binds nothing to it. Concurrent callers share the request. */
+  #adopt(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
+    let adopting = this.#adopting.get(id);
+    if (adopting === undefined) {
+      adopting = this.#adoptNow(id, prepare).finally(() => this.#adopting.delete(id));
+      this.#adopting.set(id, adopting);
+    }
+    return adopting;
+  }
+
+  async #adoptNow(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
+    const { transport, clock, ttlSeconds } = this.#options;
+    const { signal } = this.#closed;
+    const requestedAt = clockReading(clock);
+    const failingMs = requestedAt.monotonic - (this.#adoptionsFailSince ?? requestedAt.monotonic);
+    if (this.#unadoptable.has(id) || failingMs > (ttlSeconds * 1000) / 3) return undefined;
+    try {
+      const ttl = await transport.keepLeaseAlive(id, { signal });
+      // The minimum of the server may be longer than the requested TTL.
+      if (ttl === ttlSeconds || (ttl > ttlSeconds && ttl === (await this.#grantedTTL()))) {
+        await prepare();
+        this.#adoptionsFailSince = undefined;
+        return this.#unadoptable.has(id) || signal.aborted ? undefined : this.#hold(id, requestedAt, true);
+      }
+    } catch (error) {
+      if (asKvstoreError(error).code !== 'lease-not-found') {
+        this.#adoptionsFailSince ??= requestedAt.monotonic;
+        throw error;
+      }
+    }
+    this.#adoptionsFailSince = undefined;
+    this.#recordUnadoptable(id);
+    return undefined;
+  }
+
+  /** Returns the TTL of new leases of this session. */
+  async #grantedTTL(): Promise<number> {
+    const { lease, isNew } = await this.anyGranted();
+    try {
+      return await this.#options.transport.keepLeaseAlive(lease, { signal: this.#closed.signal });
+    } catch (error) {
+      if (asKvstoreError(error).code !== 'lease-not-found') throw error;
+      this.markLost(lease);
+      if (isNew) throw missingNewLease(lease);
+      return this.#grantedTTL(); // of another lease
+    }
+  }
+
+  #recordUnadoptable(id: LeaseID): void {
+    this.#unadoptable.add(id);
+    if (this.#unadoptable.size <= MAX_UNADOPTABLE) return;
+    const [oldest = id] = this.#unadoptable;
+    this.#unadoptable.delete(oldest);
   }
 
   #startKeepalives(): void {
@@ -575,6 +533,13 @@ export class LeaseKeeper {
     }
   }
 
+  /** Removes expired leases as lost, regardless of running keepalives. */
+  #removeExpired(): void {
+    const expired: HeldLease[] = [];
+    for (const lease of this.#leases.values()) if (lease.isExpired) expired.push(lease);
+    if (expired.length > 0) this.#removeLost(expired);
+  }
+
   async #renewDue(): Promise<void> {
     const { gate = OPEN_GATE } = this.#options;
     const { signal } = this.#closed;
@@ -582,6 +547,23 @@ export class LeaseKeeper {
       if (lease.dueIn > 0) continue;
       if (!(await gate.run(KEEPALIVE_WEIGHT, () => void this.#renew(lease), signal))) return;
     }
+  }
+
+  /** Sends a keepalive. */
+  async #renew(lease: HeldLease): Promise<void> {
+    if (!this.#leases.has(lease.id)) return;
+    const { transport, supervisor, name, onRenewed, ttlSeconds } = this.#options;
+    const { signal } = this.#closed;
+    // Without an answer, the next keepalive must be sent before the lease expires.
+    const deadlineMs = ttlSeconds < MAX_SHORT_TTL_SECONDS ? Math.floor((ttlSeconds * 1000) / 3) : undefined;
+    const keepAlive = (): Promise<number> => transport.keepLeaseAlive(lease.id, { signal, deadlineMs });
+    try {
+      await lease.renew(() => supervisor.run(`${name}: keepalive`, keepAlive, { signal }));
+      onRenewed?.();
+    } catch (error) {
+      if (asKvstoreError(error).code === 'lease-not-found') this.markLost(lease.id);
+    }
+    this.#shortenPauseFor(lease);
   }
 
   #pause(): Promise<void> {
@@ -609,26 +591,54 @@ export class LeaseKeeper {
     return Math.floor(this.#leases.size / LEASES_PER_MS);
   }
 
-  /** Removes expired leases as lost, regardless of running keepalives. */
-  #removeExpired(): void {
-    const expired: HeldLease[] = [];
-    for (const lease of this.#leases.values()) if (lease.isExpired) expired.push(lease);
-    if (expired.length > 0) this.#removeLost(expired);
+  /**
+   * Removes leases now, and reports their keys in steps of one lease, except keys that are bound again before their
+   * step.
+   *
+   * The removed leases cannot be adopted later. Leases without keys are not recorded for this, because a client which
+   * writes rarely lets one expire each time.
+   *
+   * @param isRestored true if the store was restored: a lease without keys here may then have keys on the server
+   */
+  #removeLost(leases: readonly HeldLease[], isRestored = false): void {
+    const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
+    for (const lease of leases) {
+      lease.isHeld = false;
+      if (lease.size > 0 || isRestored) this.#recordUnadoptable(lease.id);
+      this.#leases.delete(lease.id);
+      this.#byNumber.delete(numberOf(lease));
+      this.#withRoom.delete(lease);
+      onEnded?.(lease.id);
+    }
+    const reported = deferred();
+    if (leases.length > 1) onLeasesLost?.(reported.promise);
+    gate.runInBackground(this.#reportLost(leases), { signal: this.#closed.signal, onEnd: reported.resolve });
   }
 
-  async #renew(lease: HeldLease): Promise<void> {
-    if (!this.#leases.has(lease.id)) return;
-    const { transport, supervisor, name, onRenewed, ttlSeconds } = this.#options;
-    const { signal } = this.#closed;
-    // Without an answer, the next keepalive must be sent before the lease expires.
-    const deadlineMs = ttlSeconds < MAX_SHORT_TTL_SECONDS ? Math.floor((ttlSeconds * 1000) / 3) : undefined;
-    const keepAlive = (): Promise<number> => transport.keepLeaseAlive(lease.id, { signal, deadlineMs });
-    try {
-      await lease.renew(() => supervisor.run(`${name}: keepalive`, keepAlive, { signal }));
-      onRenewed?.();
-    } catch (error) {
-      if (asKvstoreError(error).code === 'lease-not-found') this.markLost(lease.id);
+  *#reportLost(leases: readonly HeldLease[]): Generator<void, void, void> {
+    for (const lease of leases) {
+      const lost: string[] = [];
+      for (const row of lease.rows) {
+        if (this.#keys.leaseOf(row) !== numberOf(lease)) continue; // bound again, or deleted
+        lost.push(this.#keys.keyAt(row) ?? '');
+        this.#keys.delete(row);
+      }
+      if (lost.length > 0) {
+        this.#lost++;
+        this.#options.onLost(lost);
+      }
+      yield;
     }
-    this.#shortenPauseFor(lease);
+  }
+
+  /** Revokes leases one by one, until one fails because the server is unreachable. Returns the code of the failure. */
+  async #revoke(leases: Iterable<LeaseID>, deadlineMs: number): Promise<KvstoreErrorCode | undefined> {
+    const { transport } = this.#options;
+    for (const id of leases) {
+      const revoked = transport.revokeLease(id, { deadlineMs });
+      const failure = await revoked.then(() => undefined, asKvstoreError);
+      if (failure !== undefined && failure.code !== 'lease-not-found') return failure.code;
+    }
+    return undefined;
   }
 }

@@ -40,7 +40,7 @@ export interface SharedStoreOptions<T>
   readonly observer: StoreObserver<T>;
   /**
    * @internal False if the observer does not need the local keys. It then receives no event of a key that is local at
-   * that time, and no value that {@link SharedStore.visitFound} visits. Default true.
+   * that time, and no value that {@link SharedStore.visitInherited} visits. Default true.
    */
   readonly observesLocal?: boolean | undefined;
   /** Counts the rejected values. */
@@ -154,7 +154,7 @@ export class SharedStore<T> {
 
   /** Accepts the value that another client has put as the wanted value of a local key. */
   adoptLocalKey(name: string, value: Uint8Array): void {
-    this.#local.adopt(name, value);
+    this.#local.adoptValue(name, value);
   }
 
   deleteLocalKey(name: string): void {
@@ -166,9 +166,12 @@ export class SharedStore<T> {
     return this.#local.markSynced();
   }
 
-  /** @internal See {@link SyncStore.visitFound}. */
-  visitFound(slice: number, visit: (name: string, value: Uint8Array) => void): Generator<void, void, void> {
-    return this.#local.visitFound(slice, visit);
+  /** @internal See {@link SyncStore.visitInherited}. */
+  visitInherited(
+    slice: number,
+    visit: (name: string, value: Uint8Array) => void,
+  ): Generator<void, void, void> {
+    return this.#local.visitInherited(slice, visit);
   }
 
   /** Ends `adoptLeases`: local keys that are set from now on are written, even if the kvstore has them. */
@@ -192,7 +195,7 @@ export class SharedStore<T> {
     const follow = async (until: AbortSignal): Promise<void> => {
       const onState = (state: WatchState): void => {
         this.#returned.recordState(state);
-        void this.#local.watchState(state, until);
+        void this.#local.receiveWatchState(state, until);
       };
       const onListed = (): void => this.#local.recordListed();
       await this.#shared.run({ backend, prefix, signal: until, onState, onListed });

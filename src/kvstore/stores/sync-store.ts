@@ -78,7 +78,8 @@ export interface SyncStoreOptions extends RuntimeOptions {
   readonly batched?: boolean | undefined;
   /**
    * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must
-   * pass the events and states of its own watch: see {@link SyncStore.receiveEvent} and {@link SyncStore.watchState}.
+   * pass the events and states of its own watch: see {@link SyncStore.receiveEvent} and
+   * {@link SyncStore.receiveWatchState}.
    */
   readonly follow?: boolean | undefined;
   /**
@@ -159,35 +160,43 @@ const ECHO_MS = 10_000;
  * `run` ends, the keys stay until their lease expires or the next process overwrites them.
  */
 export class SyncStore {
+  // upsert, delete ─► #enqueue ──────────────┐                 ┌─► #writeKeys ─► #recordLanded ─┐
+  // lost lease ─► #putLostKeys ─► #putAgain ─┼─► #makePending ─┤                                ├─► #settle
+  // another client ─► #putBack ─► #putAgain ─┘                 └─► #adoptLease ─► #endWait ─────┘
+  //
+  // When no key is pending, #offerCanary queues the canary, and #writeCanary writes it.
+
   readonly #options: SyncStoreOptions & Runtime;
   readonly #keys: SyncKeys;
+  /** The pending keys that are not held back, the leases to be adopted, and the canary. */
+  readonly #queue: RetryQueue<Job>;
   /** The puts that are being written, by row. */
   readonly #writing = new Map<number, Attempt>();
+  readonly #contested: ContestedKeys<Job>;
+  readonly #canary: Canary;
   #wanted = 0;
   /** Number of keys to be written, deleted or adopted. */
   #pending = 0;
+  /** The callers of {@link SyncStore.markSynced}. */
+  readonly #canaryWaits = new WriteWaits<number>(() => this.#pending + this.#lossReports);
+  /** The callers of {@link SyncStore.whenFlushed}, which do not wait for the canary. */
+  readonly #landingWaits = new WriteWaits<number>(() => this.#pending + this.#lossReports);
+  /** Number of losses of several leases whose keys are still being reported. */
+  #lossReports = 0;
+  /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
+  #isWatching = false;
   /** Number of landed puts that the watch has not shown yet. */
   #awaitedEchoes = 0;
-  #isAdopting: boolean;
+  /** Number of puts whose events are or were awaited. */
+  #puts = 0;
   /** True if writes may begin: the existing keys are known, or cannot be read. */
   #mayWrite = false;
   /** Resolves when {@link #mayWrite} becomes true. */
-  readonly #writesMayBegin = deferred();
-  /** Resolves when the watch has delivered all existing keys. */
-  readonly #allListed = deferred();
+  readonly #writesAllowed = deferred();
   #isListed = false;
-  readonly #canary: Canary;
-  readonly #queue: RetryQueue<Job>;
-  readonly #contested: ContestedKeys<Job>;
-  /** Number of puts whose events are or were awaited. */
-  #puts = 0;
-  /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
-  #isWatching = false;
-  readonly #canaryWaits = new WriteWaits<number>(() => this.#pending + this.#lossReports);
-  /** The callers that wait for their writes only. */
-  readonly #landingWaits = new WriteWaits<number>(() => this.#pending + this.#lossReports);
-  /** Number of running reports of the keys of lost leases. */
-  #lossReports = 0;
+  /** Resolves when {@link #isListed} becomes true. */
+  readonly #allListed = deferred();
+  #isAdopting: boolean;
   #writes = 0;
   #putBacks = 0;
 
@@ -203,9 +212,10 @@ export class SyncStore {
       concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
     } = this.#options;
     this.#isAdopting = adoptLeases;
-    if (!this.#isAdopting) this.#beginWrites();
+    if (!this.#isAdopting) this.#allowWrites();
     const { backend, canary, leased = true, canaryLeased = leased } = options;
     this.#canary = new Canary({ backend, clock, key: canary, leased: canaryLeased });
+    // The canary and leases are never written in one batch with keys.
     const weightOf = (job: Job): number => (job < 0 ? Number.POSITIVE_INFINITY : this.#weightOf(job));
     this.#queue = new RetryQueue({
       clock,
@@ -214,9 +224,9 @@ export class SyncStore {
       attempt: async (jobs, signal) => {
         if (this.#canary.isFalse) await this.#canary.deleteFalse(signal);
         const lease = this.#keys.leaseOf(jobs[0]);
-        if (lease !== undefined) await this.#adopt(lease, signal);
-        else if (jobs[0] === CANARY) await this.#syncCanary(signal);
-        else await this.#sync(jobs, signal);
+        if (lease !== undefined) await this.#adoptLease(lease, signal);
+        else if (jobs[0] === CANARY) await this.#writeCanary(signal);
+        else await this.#writeKeys(jobs, signal);
       },
       batches: batched === true ? { maxJobs: MAX_WRITES, maxWeight: 1, weightOf } : undefined,
       newTable: () => new JobColumn(),
@@ -271,7 +281,7 @@ export class SyncStore {
   }
 
   /** Sets the wanted value to the one that another client has put. The key is not written, and keeps its lease. */
-  adopt(name: string, value: Uint8Array): void {
+  adoptValue(name: string, value: Uint8Array): void {
     const row = this.#want(name, charactersOf(value));
     this.#keys.set(row, STORED | UP_TO_DATE | UNKNOWN); // unknown because a running write may replace it
     this.#contested.cancel(row);
@@ -287,187 +297,12 @@ export class SyncStore {
     this.#enqueue(row);
   }
 
-  /** Returns a copy of the wanted value; `undefined` if the key is not wanted. */
-  #wantedAt(row: number): Uint8Array | undefined {
-    const value = this.#keys.valueAt(row);
-    return value === undefined ? undefined : bytesOfCharacters(value);
-  }
-
-  #want(name: string, value: string): number {
-    const row = this.#keys.ensure(name);
-    if (!this.#keys.is(row, WANTED)) this.#wanted++;
-    this.#keys.want(row, value);
-    return row;
-  }
-
-  #stopAwaitingEcho(row: number): void {
-    if (this.#keys.echoOf(row) === undefined) return;
-    this.#awaitedEchoes--;
-    this.#keys.setEcho(row, undefined);
-  }
-
   /**
    * Compares the value of a key in the kvstore with the wanted value, and writes the key if they differ. A canary that
    * is not written yet waits for this. Does nothing if the name is not wanted.
    */
   invalidate(name: string): void {
     this.#invalidate(this.#keys.rowOf(name));
-  }
-
-  #invalidate(row: number): void {
-    if (!this.#keys.is(row, WANTED)) return;
-    this.#keys.set(row, UNKNOWN);
-    this.#putAgain(row);
-  }
-
-  /**
-   * Receives an event of a watch of the prefix. Call it for each event, in order, if `follow` is false. Ignores names
-   * that are not wanted, except while leases are adopted.
-   */
-  receiveEvent(name: string, event: WatchEvent): void {
-    this.#receiveEvent(this.#keys.rowOf(name), name, event);
-  }
-
-  /**
-   * @internal Like {@link SyncStore.receiveEvent}, with the row of the key in the shared table; -1 if the table does
-   * not have it. Returns true if the name is wanted, or if {@link SyncStore.visitFound} will visit the value.
-   */
-  receiveEventAt(row: number, event: WatchEvent): boolean {
-    return this.#receiveEvent(row, undefined, event);
-  }
-
-  #receiveEvent(found: number, name: string | undefined, event: WatchEvent): boolean {
-    const { type, modRevision } = event;
-    const keys = this.#keys;
-    const isFound = this.#isAdopting && !keys.is(found, STORED) && !this.#writing.has(found);
-    const row = isFound ? this.#recordFound(found, name, event) : found;
-    if (!keys.is(row, WANTED)) return isFound && type !== 'delete';
-    const attempt = this.#writing.get(row);
-    if (attempt === undefined && !keys.is(row, STORED)) return true; // written soon
-    const echoAt = keys.echoOf(row);
-    const isEcho = modRevision === echoAt && keys.is(row, UP_TO_DATE);
-    const isDesired = isEcho || (type !== 'delete' && keys.hasValue(row, event));
-    if (attempt !== undefined) {
-      attempt.watched = { isDesired, modRevision };
-      return true;
-    }
-    if (echoAt !== undefined && modRevision < echoAt) return true; // replaced already
-    this.#stopAwaitingEcho(row);
-    if (isDesired) this.#contested.cancel(row);
-    else if (type === 'delete' && echoAt !== UNKNOWN_REVISION) this.#contested.recordDelete(row);
-    else this.#contested.recordOverwrite(row);
-    return true;
-  }
-
-  /** Records the value in the kvstore and its lease, which may be adopted. Returns the row of the key, or -1. */
-  #recordFound(found: number, name: string | undefined, event: WatchEvent): number {
-    if (event.type === 'delete') {
-      if (!this.#keys.has(found)) return found;
-      this.#keys.disinherit(found);
-      this.#forgetUnneeded(found);
-      return found;
-    }
-    const row = found < 0 ? this.#keys.ensure(name ?? nameOf(event, this.#options.prefix)) : found;
-    if (!this.#keys.has(row)) this.#keys.add(row);
-    this.#keys.inherit(row, event);
-    if (!this.#keys.is(row, WANTED | PENDING)) this.#wantInherited(row);
-    else if (this.#keys.is(row, PENDING) && !this.#queue.has(row)) this.#waitForLease(row);
-    return row;
-  }
-
-  /** Makes the inherited value of a key the wanted value if `onInherited` is set. */
-  #wantInherited(row: number): void {
-    const { onInherited } = this.#options;
-    const inherited = this.#keys.inheritedAt(row);
-    if (onInherited === undefined || this.#isListed || inherited === undefined) return;
-    const name = this.#keys.nameAt(row);
-    onInherited(name);
-    this.#enqueue(this.#want(name, inherited));
-  }
-
-  /** Removes the state of a key that is neither wanted, queued, nor left by an earlier session. */
-  #forgetUnneeded(row: number): void {
-    if (this.#keys.is(row, WANTED | PENDING) || this.#keys.inheritedAt(row) !== undefined) return;
-    this.#contested.forget(row);
-    this.#keys.delete(row);
-  }
-
-  /**
-   * Records that the watch of the prefix has delivered all existing keys. Call it if `adoptLeases` is set and `follow`
-   * is false.
-   */
-  recordListed(): void {
-    this.#isListed = true;
-    this.#allListed.resolve();
-    this.#beginWrites();
-  }
-
-  #beginWrites(): void {
-    this.#mayWrite = true;
-    this.#writesMayBegin.resolve();
-  }
-
-  /** Resolves when the watch of the prefix has delivered all keys that existed when it began. */
-  get allListed(): Promise<void> {
-    return this.#allListed.promise;
-  }
-
-  /**
-   * @internal Calls `visit` with each unwanted key that exists and its value, while leases are adopted. Yields after
-   * each `slice` keys.
-   */
-  *visitFound(slice: number, visit: (name: string, value: Uint8Array) => void): Generator<void, void, void> {
-    if (!this.#isAdopting) return;
-    yield* this.#keys.visit(slice, (row) => {
-      const inherited = this.#keys.is(row, WANTED | PENDING) ? undefined : this.#keys.inheritedAt(row);
-      if (inherited !== undefined) visit(this.#keys.nameAt(row), bytesOfCharacters(inherited));
-    });
-  }
-
-  /** Forgets unwanted values of earlier sessions. Keys that become wanted later are written. */
-  async endAdoption(): Promise<void> {
-    if (!this.#isAdopting) return;
-    this.#isAdopting = false;
-    this.#beginWrites();
-    const { gate = OPEN_GATE } = this.#options;
-    this.#keys.disinheritAll();
-    await gate.runSteps(this.#keys.visit(gate.slice, (row) => this.#forgetUnneeded(row)));
-  }
-
-  /**
-   * Receives the state of a watch of the prefix. Call it for each state if `follow` is false. After an interruption,
-   * the watch should soon deliver the events of all stored puts. Keys whose events are not delivered in time are
-   * compared, because another client may have deleted them during the interruption.
-   */
-  async watchState(state: WatchState, signal: AbortSignal): Promise<void> {
-    this.#isWatching = state === 'watching';
-    // Writes do not wait for a broken watch.
-    if (!this.#isWatching && state !== 'listing') this.#beginWrites();
-    if (!this.#isWatching || this.#awaitedEchoes === 0) return;
-    const { clock, gate = OPEN_GATE } = this.#options;
-    const puts = this.#puts;
-    await sleep(clock, ECHO_MS, signal);
-    const steps = this.#invalidateWhere(
-      gate.slice,
-      (row) => this.#keys.echoOf(row) !== undefined && this.#keys.isEchoBefore(row, puts),
-    );
-    gate.runInBackground(steps, { signal });
-  }
-
-  /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` rows. */
-  #invalidateWhere(slice: number, isDue: (row: number) => boolean): Generator<void, void, void> {
-    return this.#keys.visit(slice, (row) => {
-      if (isDue(row)) this.#invalidate(row);
-    });
-  }
-
-  /**
-   * Receives an event of a watch of the canary. Call it for each event if `followCanary` is false. Ignores other keys.
-   */
-  receiveCanaryEvent({ type, key }: WatchEvent): void {
-    if (key !== this.#options.canary) return;
-    if (type !== 'delete') this.#contested.cancel(CANARY);
-    else if (this.#canary.isTrue) this.#contested.recordDelete(CANARY);
   }
 
   /**
@@ -505,126 +340,116 @@ export class SyncStore {
     unsubscribe();
   }
 
-  async #runQueue(signal: AbortSignal): Promise<void> {
-    const { adoptLeases = false, gate = OPEN_GATE } = this.#options;
-    await Promise.race([this.#writesMayBegin.promise, fired(signal)]);
-    if (adoptLeases && this.#pending > 0) await gate.runSteps(this.#queueHeldBack(gate.slice), signal);
-    await this.#queue.run(signal);
-  }
-
-  /** Queues the pending keys which wait for no lease, in steps of `slice` rows. */
-  #queueHeldBack(slice: number): Generator<void, void, void> {
-    return this.#keys.visit(slice, (row) => {
-      if (this.#keys.is(row, PENDING)) this.#add(row);
-    });
-  }
-
-  async #followKeys(signal: AbortSignal): Promise<void> {
-    const { prefix, follow = true, onReturned } = this.#options;
-    if (!follow) return;
-    const { table: keys } = this.#keys;
-    const prefixLength = byteLengthOf(prefix);
-    const returned = new ReturnedValues();
-    const observe = (event: WatchEvent): void => {
-      if (event.type === 'list-done') {
-        this.recordListed();
-        return;
-      }
-      this.receiveEventAt(rowOf(event, keys, prefixLength), event);
-      const isReturned = returned.recordEvent(event.modRevision) && event.type !== 'delete';
-      if (isReturned && !this.has(nameOf(event, prefix))) onReturned?.(nameOf(event, prefix));
-    };
-    const onState = (state: WatchState): void => {
-      returned.recordState(state);
-      void this.watchState(state, signal);
-    };
-    await this.#watch(prefix, observe, { signal, onState, keys });
-    keys.forgetKnown();
+  /**
+   * Receives an event of a watch of the prefix. Call it for each event, in order, if `follow` is false. Ignores names
+   * that are not wanted, except while leases are adopted.
+   */
+  receiveEvent(name: string, event: WatchEvent): void {
+    this.#receiveEvent(this.#keys.rowOf(name), name, event);
   }
 
   /**
-   * Watches the canary, and puts it back if it was deleted. A changed canary is not put back, because its value does
-   * not matter.
+   * @internal Like {@link SyncStore.receiveEvent}, with the row of the key in the shared table; -1 if the table does
+   * not have it. Returns true if the name is wanted, or if {@link SyncStore.visitInherited} will visit the value.
    */
-  async #followCanary(signal: AbortSignal): Promise<void> {
-    const { canary, followCanary = true } = this.#options;
-    const folder = canary?.slice(0, canary.lastIndexOf('/') + 1) ?? '';
-    if (folder === '' || !followCanary) return; // only a prefix that ends in a slash can be watched
-    await this.#watch(folder, (event) => this.receiveCanaryEvent(event), { signal });
+  receiveEventAt(row: number, event: WatchEvent): boolean {
+    return this.#receiveEvent(row, undefined, event);
   }
 
-  async #watch(prefix: string, observe: (event: WatchEvent) => void, options: WatchOptions): Promise<void> {
-    const { backend, gate = OPEN_GATE } = this.#options;
-    for await (const batch of backend.watch(prefix, options)) {
-      const observeAll = (): void => {
-        for (const event of batch) observe(event);
-      };
-      if (!(await gate.run(batch.length, observeAll, options.signal))) break;
-    }
+  /**
+   * Records that the watch of the prefix has delivered all existing keys. Call it if `adoptLeases` is set and `follow`
+   * is false.
+   */
+  recordListed(): void {
+    this.#isListed = true;
+    this.#allListed.resolve();
+    this.#allowWrites();
   }
 
-  #putBack(job: Job): void {
-    const isCanary = job === CANARY;
-    if (isCanary ? !this.#canary.isTrue : !this.#keys.is(job, WANTED)) return;
-    this.#putBacks++;
-    if (!isCanary) {
-      this.#keys.set(job, DIFFERENT);
-      this.#putAgain(job);
-    } else {
-      this.#canary.recordDelete();
-      void this.markSynced();
-    }
+  /**
+   * Receives the state of a watch of the prefix. Call it for each state if `follow` is false. After an interruption,
+   * the watch should soon deliver the events of all stored puts. Keys whose events are not delivered in time are
+   * compared, because another client may have deleted them during the interruption.
+   */
+  async receiveWatchState(state: WatchState, signal: AbortSignal): Promise<void> {
+    this.#isWatching = state === 'watching';
+    // Writes do not wait for a broken watch.
+    if (!this.#isWatching && state !== 'listing') this.#allowWrites();
+    if (!this.#isWatching || this.#awaitedEchoes === 0) return;
+    const { clock, gate = OPEN_GATE } = this.#options;
+    const puts = this.#puts;
+    await sleep(clock, ECHO_MS, signal);
+    const steps = this.#invalidateWhere(
+      gate.slice,
+      (row) => this.#keys.echoOf(row) !== undefined && this.#keys.isEchoBefore(row, puts),
+    );
+    gate.runInBackground(steps, { signal });
   }
 
-  #putLostKeys(keys: readonly string[]): void {
-    const { prefix, canary, leased = true, canaryLeased = leased } = this.#options;
-    for (const key of keys) {
-      if (key === canary && canaryLeased) {
-        this.#canary.recordExpiry();
-        this.#retractCanary();
-      }
-      const lost = key.startsWith(prefix) ? this.#keys.rowOf(key.slice(prefix.length)) : -1;
-      if (!leased || !this.#keys.is(lost, WANTED)) continue;
-      this.#retractCanary();
-      this.#putAgain(lost);
-    }
+  /**
+   * Receives an event of a watch of the canary. Call it for each event if `followCanary` is false. Ignores other keys.
+   */
+  receiveCanaryEvent({ type, key }: WatchEvent): void {
+    if (key !== this.#options.canary) return;
+    if (type !== 'delete') this.#contested.cancel(CANARY);
+    else if (this.#canary.isTrue) this.#contested.recordDelete(CANARY);
   }
 
-  /** Prevents the canary from being written until all lost keys are reported. */
-  async #awaitLostKeys(reported: Promise<unknown>): Promise<void> {
-    this.#lossReports++;
-    await reported;
-    this.#lossReports--;
-    this.#offerCanary();
-    this.#landingWaits.complete(this.#landingWaits.due());
+  /** Resolves when the watch of the prefix has delivered all keys that existed when it began. */
+  get allListed(): Promise<void> {
+    return this.#allListed.promise;
   }
 
-  #putAgain(row: number): void {
-    this.#keys.update(row, STORED | UP_TO_DATE, 0);
-    this.#keys.disinherit(row);
-    this.#canaryWaits.forgetQueued(row);
-    this.#landingWaits.forgetQueued(row);
-    this.#canary.abortWrite();
-    this.#add(row);
+  /**
+   * @internal Calls `visit` with each unwanted key that exists and its value, while leases are adopted. Yields after
+   * each `slice` rows.
+   */
+  *visitInherited(
+    slice: number,
+    visit: (name: string, value: Uint8Array) => void,
+  ): Generator<void, void, void> {
+    if (!this.#isAdopting) return;
+    yield* this.#keys.visit(slice, (row) => {
+      const inherited = this.#keys.is(row, WANTED | PENDING) ? undefined : this.#keys.inheritedAt(row);
+      if (inherited !== undefined) visit(this.#keys.nameAt(row), bytesOfCharacters(inherited));
+    });
   }
 
-  /** Deletes the canary before lost keys are put again, and writes it again after them. */
-  #retractCanary(): void {
-    if (!this.#canary.retract()) return;
-    if (this.#canary.mayExist) this.#queue.add(CANARY);
-    void this.markSynced();
+  /** Forgets unwanted values of earlier sessions. Keys that become wanted later are written. */
+  async endAdoption(): Promise<void> {
+    if (!this.#isAdopting) return;
+    this.#isAdopting = false;
+    this.#allowWrites();
+    const { gate = OPEN_GATE } = this.#options;
+    this.#keys.disinheritAll();
+    await gate.runSteps(this.#keys.visit(gate.slice, (row) => this.#forgetUnneeded(row)));
   }
 
+  /** Returns a copy of the wanted value; `undefined` if the key is not wanted. */
+  #wantedAt(row: number): Uint8Array | undefined {
+    const value = this.#keys.valueAt(row);
+    return value === undefined ? undefined : bytesOfCharacters(value);
+  }
+
+  #want(name: string, value: string): number {
+    const row = this.#keys.ensure(name);
+    if (!this.#keys.is(row, WANTED)) this.#wanted++;
+    this.#keys.want(row, value);
+    return row;
+  }
+
+  /** Makes a changed key pending, unless the kvstore has the wanted value. Present waiters do not require it. */
   #enqueue(row: number): void {
     if (!this.#keys.is(row, PENDING)) {
       if (this.#keys.is(row, UP_TO_DATE)) return;
       this.#canaryWaits.recordQueued(row);
       this.#landingWaits.recordQueued(row);
     }
-    this.#add(row);
+    this.#makePending(row);
   }
 
-  #add(row: number): void {
+  /** Makes a key pending, and queues it unless it must wait for its lease or for the existing keys. */
+  #makePending(row: number): void {
     if (!this.#keys.is(row, PENDING)) this.#pending++;
     this.#keys.set(row, PENDING);
     if (this.#queue.has(row) || !this.#isHeldBack(row)) this.#queue.add(row);
@@ -654,11 +479,314 @@ export class SyncStore {
     return lease?.isRefused === false ? lease : undefined;
   }
 
+  async #runQueue(signal: AbortSignal): Promise<void> {
+    const { adoptLeases = false, gate = OPEN_GATE } = this.#options;
+    await Promise.race([this.#writesAllowed.promise, fired(signal)]);
+    if (adoptLeases && this.#pending > 0) await gate.runSteps(this.#queueHeldBack(gate.slice), signal);
+    await this.#queue.run(signal);
+  }
+
+  /** Queues the pending keys that do not wait for a lease, in steps of `slice` rows. */
+  #queueHeldBack(slice: number): Generator<void, void, void> {
+    return this.#keys.visit(slice, (row) => {
+      if (this.#keys.is(row, PENDING)) this.#makePending(row);
+    });
+  }
+
+  #allowWrites(): void {
+    this.#mayWrite = true;
+    this.#writesAllowed.resolve();
+  }
+
+  /** Writes keys in one transaction. */
+  async #writeKeys(rows: Jobs<Job>, signal: AbortSignal): Promise<void> {
+    const { backend, leased = true, gate = OPEN_GATE } = this.#options;
+    if (!(await gate.pass(rows.length * WRITE_WEIGHT, signal))) throw abortedError();
+    const attempts: Attempt[] = [];
+    for (const row of rows) if (!this.#waitForLease(row)) attempts.push(this.#beginWrite(row));
+    if (attempts.length === 0) return;
+    try {
+      const { revision, isComplete } = await backend.writeAll(attempts, { fenced: true, leased, signal });
+      this.#writes += attempts.length;
+      for (const attempt of attempts)
+        this.#recordLanded(attempt, isComplete || !attempt.mayBeEqual ? revision : undefined);
+    } catch (error) {
+      for (const { row } of attempts) if (!this.#keys.is(row, STORED)) this.#recordFailure(row);
+      throw error;
+    }
+  }
+
+  #weightOf(row: number): number {
+    const bytes = this.#keys.sizeOf(row);
+    return Math.max(bytes / BATCH_BYTES, this.#mayBeEqual(row) ? 1 / MAX_COMPARED_WRITES : 0);
+  }
+
+  /** Returns true if the kvstore may have the wanted value of a key. */
+  #mayBeEqual(row: number): boolean {
+    const { leased = true } = this.#options;
+    const isUnknown = this.#keys.is(row, UNKNOWN | FAILED);
+    return isUnknown || (leased === false && !this.#keys.is(row, STORED | DIFFERENT));
+  }
+
+  /** Begins a write. Events that the watch delivers from now on are compared with it. */
+  #beginWrite(row: number): Attempt {
+    const { prefix } = this.#options;
+    const keys = this.#keys;
+    const value = this.#wantedAt(row);
+    const attempt: Attempt = {
+      row,
+      key: `${prefix}${keys.nameAt(row)}`,
+      value,
+      mayBeEqual: this.#mayBeEqual(row),
+      wasDelivered: this.#isWatching && !keys.is(row, FAILED),
+      watched: undefined,
+    };
+    keys.disinherit(row);
+    keys.update(row, DIFFERENT | FAILED | UNKNOWN | STORED | UP_TO_DATE | CHANGED, 0);
+    if (value !== undefined) this.#writing.set(row, attempt);
+    else this.#writing.delete(row);
+    this.#contested.cancel(row);
+    return attempt;
+  }
+
+  /** Records a failed write. It may have taken effect, so the value in the kvstore is unknown. */
+  #recordFailure(row: number): void {
+    this.#writing.delete(row);
+    this.#keys.set(row, FAILED);
+  }
+
+  /**
+   * Records that a put has landed.
+   *
+   * @param revision of the write; undefined if the kvstore had the wanted value
+   */
+  #recordLanded({ row, value, wasDelivered, watched }: Attempt, revision?: number): void {
+    const keys = this.#keys;
+    if (value === undefined) return;
+    const isChanged = keys.is(row, CHANGED);
+    keys.update(row, UP_TO_DATE, isChanged ? STORED : STORED | UP_TO_DATE);
+    this.#writing.delete(row);
+    this.#stopAwaitingEcho(row);
+    if (isChanged) return; // written again soon
+    if (watched !== undefined && watched.modRevision >= (revision ?? UNKNOWN_REVISION)) {
+      if (!watched.isDesired) this.#contested.recordOverwrite(row); // by another client, after us
+    } else if (revision !== undefined || !wasDelivered) {
+      this.#awaitEcho(row, revision ?? UNKNOWN_REVISION);
+    }
+  }
+
+  #awaitEcho(row: number, revision: number): void {
+    this.#awaitedEchoes++;
+    this.#keys.setEcho(row, revision, this.#puts++);
+  }
+
+  #stopAwaitingEcho(row: number): void {
+    if (this.#keys.echoOf(row) === undefined) return;
+    this.#awaitedEchoes--;
+    this.#keys.setEcho(row, undefined);
+  }
+
+  #recordDone(jobs: readonly Job[]): void {
+    for (const job of jobs) if (job >= 0 && !this.#keys.is(job, WAITING)) this.#settle(job);
+    this.#landingWaits.complete(this.#landingWaits.due());
+    this.#offerCanary();
+  }
+
+  /** Records that a key is written, deleted or adopted. */
+  #settle(row: number): void {
+    this.#pending--;
+    this.#keys.update(row, PENDING, 0);
+    this.#forgetUnneeded(row);
+    this.#canaryWaits.forgetQueued(row);
+    this.#landingWaits.forgetQueued(row);
+  }
+
+  /** Removes the state of a key that is neither wanted nor pending, and was not left by an earlier session. */
+  #forgetUnneeded(row: number): void {
+    if (this.#keys.is(row, WANTED | PENDING) || this.#keys.inheritedAt(row) !== undefined) return;
+    this.#contested.forget(row);
+    this.#keys.delete(row);
+  }
+
+  /** Queues the canary if it would be true now, or if it exists and is false. */
+  #offerCanary(): void {
+    if (this.#canary.isFalse || this.#canaryWaits.due().length > 0) this.#queue.add(CANARY);
+  }
+
+  async #writeCanary(signal: AbortSignal): Promise<void> {
+    const due = this.#canaryWaits.due();
+    if (due.length > 0) await this.#canary.write(signal, () => this.#canaryWaits.complete(due));
+  }
+
+  /** Deletes the canary before lost keys are put again, and writes it again after them. */
+  #retractCanary(): void {
+    if (!this.#canary.retract()) return;
+    if (this.#canary.mayExist) this.#queue.add(CANARY);
+    void this.markSynced();
+  }
+
+  async #followKeys(signal: AbortSignal): Promise<void> {
+    const { prefix, follow = true, onReturned } = this.#options;
+    if (!follow) return;
+    const { table: keys } = this.#keys;
+    const prefixLength = byteLengthOf(prefix);
+    const returned = new ReturnedValues();
+    const observe = (event: WatchEvent): void => {
+      if (event.type === 'list-done') {
+        this.recordListed();
+        return;
+      }
+      this.receiveEventAt(rowOf(event, keys, prefixLength), event);
+      const isReturned = returned.recordEvent(event.modRevision) && event.type !== 'delete';
+      if (isReturned && !this.has(nameOf(event, prefix))) onReturned?.(nameOf(event, prefix));
+    };
+    const onState = (state: WatchState): void => {
+      returned.recordState(state);
+      void this.receiveWatchState(state, signal);
+    };
+    await this.#watch(prefix, observe, { signal, onState, keys });
+    keys.forgetKnown();
+  }
+
+  /**
+   * Watches the canary, and puts it back if it was deleted. A changed canary is not put back, because its value does
+   * not matter.
+   */
+  async #followCanary(signal: AbortSignal): Promise<void> {
+    const { canary, followCanary = true } = this.#options;
+    const folder = canary?.slice(0, canary.lastIndexOf('/') + 1) ?? '';
+    if (folder === '' || !followCanary) return; // only a prefix that ends in a slash can be watched
+    await this.#watch(folder, (event) => this.receiveCanaryEvent(event), { signal });
+  }
+
+  async #watch(prefix: string, observe: (event: WatchEvent) => void, options: WatchOptions): Promise<void> {
+    const { backend, gate = OPEN_GATE } = this.#options;
+    for await (const batch of backend.watch(prefix, options)) {
+      const observeAll = (): void => {
+        for (const event of batch) observe(event);
+      };
+      if (!(await gate.run(batch.length, observeAll, options.signal))) break;
+    }
+  }
+
+  #receiveEvent(found: number, name: string | undefined, event: WatchEvent): boolean {
+    const { type, modRevision } = event;
+    const keys = this.#keys;
+    const isOfEarlierSession = this.#isAdopting && !keys.is(found, STORED) && !this.#writing.has(found);
+    const row = isOfEarlierSession ? this.#recordInherited(found, name, event) : found;
+    if (!keys.is(row, WANTED)) return isOfEarlierSession && type !== 'delete';
+    const attempt = this.#writing.get(row);
+    if (attempt === undefined && !keys.is(row, STORED)) return true; // written soon
+    const echoAt = keys.echoOf(row);
+    const isEcho = modRevision === echoAt && keys.is(row, UP_TO_DATE);
+    const isDesired = isEcho || (type !== 'delete' && keys.hasValue(row, event));
+    if (attempt !== undefined) {
+      attempt.watched = { isDesired, modRevision };
+      return true;
+    }
+    if (echoAt !== undefined && modRevision < echoAt) return true; // replaced already
+    this.#stopAwaitingEcho(row);
+    if (isDesired) this.#contested.cancel(row);
+    else if (type === 'delete' && echoAt !== UNKNOWN_REVISION) this.#contested.recordDelete(row);
+    else this.#contested.recordOverwrite(row);
+    return true;
+  }
+
+  /** Puts a key or the canary again because another client has changed it. */
+  #putBack(job: Job): void {
+    const isCanary = job === CANARY;
+    if (isCanary ? !this.#canary.isTrue : !this.#keys.is(job, WANTED)) return;
+    this.#putBacks++;
+    if (!isCanary) {
+      this.#keys.set(job, DIFFERENT);
+      this.#putAgain(job);
+    } else {
+      this.#canary.recordDelete();
+      void this.markSynced();
+    }
+  }
+
+  #invalidate(row: number): void {
+    if (!this.#keys.is(row, WANTED)) return;
+    this.#keys.set(row, UNKNOWN);
+    this.#putAgain(row);
+  }
+
+  /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` rows. */
+  #invalidateWhere(slice: number, isDue: (row: number) => boolean): Generator<void, void, void> {
+    return this.#keys.visit(slice, (row) => {
+      if (isDue(row)) this.#invalidate(row);
+    });
+  }
+
+  /** Makes an unchanged key pending, because the kvstore may have lost it. All waiters and the canary require it. */
+  #putAgain(row: number): void {
+    this.#keys.update(row, STORED | UP_TO_DATE, 0);
+    this.#keys.disinherit(row);
+    this.#canaryWaits.forgetQueued(row);
+    this.#landingWaits.forgetQueued(row);
+    this.#canary.abortWrite();
+    this.#makePending(row);
+  }
+
+  /** Puts the keys of a lost lease again. */
+  #putLostKeys(keys: readonly string[]): void {
+    const { prefix, canary, leased = true, canaryLeased = leased } = this.#options;
+    for (const key of keys) {
+      if (key === canary && canaryLeased) {
+        this.#canary.recordExpiry();
+        this.#retractCanary();
+      }
+      const lost = key.startsWith(prefix) ? this.#keys.rowOf(key.slice(prefix.length)) : -1;
+      if (!leased || !this.#keys.is(lost, WANTED)) continue;
+      this.#retractCanary();
+      this.#putAgain(lost);
+    }
+  }
+
+  /** Prevents the canary from being written until all lost keys are reported. */
+  async #awaitLostKeys(reported: Promise<unknown>): Promise<void> {
+    this.#lossReports++;
+    await reported;
+    this.#lossReports--;
+    this.#offerCanary();
+    this.#landingWaits.complete(this.#landingWaits.due());
+  }
+
+  /**
+   * Records the value that an earlier session has left, and its lease, which may be adopted. Returns the row of the
+   * key, or -1.
+   */
+  #recordInherited(found: number, name: string | undefined, event: WatchEvent): number {
+    if (event.type === 'delete') {
+      if (!this.#keys.has(found)) return found;
+      this.#keys.disinherit(found);
+      this.#forgetUnneeded(found);
+      return found;
+    }
+    const row = found < 0 ? this.#keys.ensure(name ?? nameOf(event, this.#options.prefix)) : found;
+    if (!this.#keys.has(row)) this.#keys.add(row);
+    this.#keys.inherit(row, event);
+    if (!this.#keys.is(row, WANTED | PENDING)) this.#wantInherited(row);
+    else if (this.#keys.is(row, PENDING) && !this.#queue.has(row)) this.#waitForLease(row);
+    return row;
+  }
+
+  /** Makes the inherited value of a key the wanted value if `onInherited` is set. */
+  #wantInherited(row: number): void {
+    const { onInherited } = this.#options;
+    const inherited = this.#keys.inheritedAt(row);
+    if (onInherited === undefined || this.#isListed || inherited === undefined) return;
+    const name = this.#keys.nameAt(row);
+    onInherited(name);
+    this.#enqueue(this.#want(name, inherited));
+  }
+
   /**
    * Adopts a lease of an earlier session with all keys that wait for it, in steps. Queues the changed keys, or all keys
    * if the lease cannot be adopted.
    */
-  async #adopt(lease: InheritedLease, signal: AbortSignal): Promise<void> {
+  async #adoptLease(lease: InheritedLease, signal: AbortSignal): Promise<void> {
     const { prefix, gate = OPEN_GATE } = this.#options;
     while (lease.done < lease.waiting.length) {
       const rows = lease.waiting.slice(lease.done, lease.done + gate.slice);
@@ -690,7 +818,7 @@ export class SyncStore {
     const keys = this.#keys;
     keys.update(row, WAITING, 0);
     if (!isAdopted || this.#queue.has(row)) {
-      this.#add(row);
+      this.#makePending(row);
       return;
     }
     keys.disinherit(row);
@@ -699,109 +827,6 @@ export class SyncStore {
     this.#stopAwaitingEcho(row);
     if (!this.#isWatching) this.#awaitEcho(row, UNKNOWN_REVISION);
     this.#settle(row);
-  }
-
-  #weightOf(row: number): number {
-    const bytes = this.#keys.sizeOf(row);
-    return Math.max(bytes / BATCH_BYTES, this.#mayBeEqual(row) ? 1 / MAX_COMPARED_WRITES : 0);
-  }
-
-  /** Writes keys in one transaction. */
-  async #sync(rows: Jobs<Job>, signal: AbortSignal): Promise<void> {
-    const { backend, leased = true, gate = OPEN_GATE } = this.#options;
-    if (!(await gate.pass(rows.length * WRITE_WEIGHT, signal))) throw abortedError();
-    const attempts: Attempt[] = [];
-    for (const row of rows) if (!this.#waitForLease(row)) attempts.push(this.#begin(row));
-    if (attempts.length === 0) return;
-    try {
-      const { revision, isComplete } = await backend.writeAll(attempts, { fenced: true, leased, signal });
-      this.#writes += attempts.length;
-      for (const attempt of attempts)
-        this.#land(attempt, isComplete || !attempt.mayBeEqual ? revision : undefined);
-    } catch (error) {
-      for (const { row } of attempts) if (!this.#keys.is(row, STORED)) this.#recordFailure(row);
-      throw error;
-    }
-  }
-
-  /** Returns true if the kvstore may have the wanted value of a key. */
-  #mayBeEqual(row: number): boolean {
-    const { leased = true } = this.#options;
-    const isUnknown = this.#keys.is(row, UNKNOWN | FAILED);
-    return isUnknown || (leased === false && !this.#keys.is(row, STORED | DIFFERENT));
-  }
-
-  /** Begins a write. Events that the watch delivers from now on are compared with it. */
-  #begin(row: number): Attempt {
-    const { prefix } = this.#options;
-    const keys = this.#keys;
-    const value = this.#wantedAt(row);
-    const attempt: Attempt = {
-      row,
-      key: `${prefix}${keys.nameAt(row)}`,
-      value,
-      mayBeEqual: this.#mayBeEqual(row),
-      wasDelivered: this.#isWatching && !keys.is(row, FAILED),
-      watched: undefined,
-    };
-    keys.disinherit(row);
-    keys.update(row, DIFFERENT | FAILED | UNKNOWN | STORED | UP_TO_DATE | CHANGED, 0);
-    if (value !== undefined) this.#writing.set(row, attempt);
-    else this.#writing.delete(row);
-    this.#contested.cancel(row);
-    return attempt;
-  }
-
-  /** Records a failed write. It may have taken effect, so the value in the kvstore is unknown. */
-  #recordFailure(row: number): void {
-    this.#writing.delete(row);
-    this.#keys.set(row, FAILED);
-  }
-
-  /** @param revision of the write; undefined if the kvstore had the wanted value */
-  #land({ row, value, wasDelivered, watched }: Attempt, revision?: number): void {
-    const keys = this.#keys;
-    if (value === undefined) return;
-    const isChanged = keys.is(row, CHANGED);
-    keys.update(row, UP_TO_DATE, isChanged ? STORED : STORED | UP_TO_DATE);
-    this.#writing.delete(row);
-    this.#stopAwaitingEcho(row);
-    if (isChanged) return; // written again soon
-    if (watched !== undefined && watched.modRevision >= (revision ?? UNKNOWN_REVISION)) {
-      if (!watched.isDesired) this.#contested.recordOverwrite(row); // by another client, after us
-    } else if (revision !== undefined || !wasDelivered) {
-      this.#awaitEcho(row, revision ?? UNKNOWN_REVISION);
-    }
-  }
-
-  #awaitEcho(row: number, revision: number): void {
-    this.#awaitedEchoes++;
-    this.#keys.setEcho(row, revision, this.#puts++);
-  }
-
-  #recordDone(jobs: readonly Job[]): void {
-    for (const job of jobs) if (job >= 0 && !this.#keys.is(job, WAITING)) this.#settle(job);
-    this.#landingWaits.complete(this.#landingWaits.due());
-    this.#offerCanary();
-  }
-
-  /** Records that a key is written, deleted or adopted. */
-  #settle(row: number): void {
-    this.#pending--;
-    this.#keys.update(row, PENDING, 0);
-    this.#forgetUnneeded(row);
-    this.#canaryWaits.forgetQueued(row);
-    this.#landingWaits.forgetQueued(row);
-  }
-
-  /** Queues the canary if it would be true now, or if it exists and is false. */
-  #offerCanary(): void {
-    if (this.#canary.isFalse || this.#canaryWaits.due().length > 0) this.#queue.add(CANARY);
-  }
-
-  async #syncCanary(signal: AbortSignal): Promise<void> {
-    const due = this.#canaryWaits.due();
-    if (due.length > 0) await this.#canary.write(signal, () => this.#canaryWaits.complete(due));
   }
 }
 
@@ -820,13 +845,13 @@ export const SYNC_OPTIONS: Readonly<Record<string, Check>> = {
 
 checkArguments(SyncStore, {
   upsert: { name: TEXT, value: BYTES },
-  adopt: { name: TEXT, value: BYTES },
+  adoptValue: { name: TEXT, value: BYTES },
   delete: { name: TEXT },
   get: { name: TEXT },
   has: { name: TEXT },
   invalidate: { name: TEXT },
   receiveEvent: { name: TEXT, event: objectWith({ type: TEXT, modRevision: NUMBER }) },
   receiveCanaryEvent: { event: objectWith({ type: TEXT, key: TEXT }) },
-  watchState: { state: TEXT, signal: SIGNAL },
+  receiveWatchState: { state: TEXT, signal: SIGNAL },
   run: { signal: SIGNAL },
 });

@@ -41,13 +41,13 @@ export interface StoreObserver<T> {
   onUpdate(name: string, value: T): void;
   /** The key was deleted, or its new value was rejected. Called only for keys that `onUpdate` was called for. */
   onDelete(name: string): void;
-  /** Runs `apply`, which makes the two calls above for one batch. Default: only runs it. */
+  /** Must call `apply` once, which calls `onUpdate` and `onDelete` for one batch. Default: only calls it. */
   batch?(apply: () => void): void;
 }
 
 /**
- * Returns the observer with a guard that counts and reports its errors. Its `batch` applies exactly once, even if that
- * of the observer applies never or twice.
+ * Returns the observer with a guard that counts and reports its errors. Its `batch` applies each batch exactly once,
+ * even if the `batch` of the observer does not call `apply`, or calls it twice.
  */
 export function guardedObserver<T>(
   observer: StoreObserver<T>,
@@ -171,8 +171,9 @@ const FIRST_PAGE = 1024;
  */
 const VISITS_PER_DELETE = 16;
 /**
- * Duration of a slice of a sweep, after which it ends before its maximum number of deletes. A delete of a service with
- * 1,000 backends, or of a node with 100 addresses, takes 100 times as long as that of an IP.
+ * Maximum duration of a slice of a sweep. It is reached before the maximum number of deletes if single deletes are
+ * slow: that of a service with 1,000 backends, or of a node with 100 addresses, takes 100 times as long as that of an
+ * IP.
  */
 const MS_PER_SLICE = 2;
 /** Number of deletes between two reads of the clock. A read takes 0.2 µs. */
@@ -393,7 +394,7 @@ export class WatchStore<T> {
       const isObserved = onRow?.(rowOf(event, this.#keys, prefixLength), event) ?? true;
       const row = rowOf(event, this.#keys, prefixLength); // `onRow` may have added or freed it
       if (!isObserved) {
-        if (type === 'delete') this.#release(row);
+        if (type === 'delete') this.#markAbsent(row);
         else this.#markReceived(row, kv, prefixLength);
         continue;
       }
@@ -463,11 +464,11 @@ export class WatchStore<T> {
   /** Deletes a key from the observer if the observer has it. */
   #drop(row: number, name: string): void {
     if (this.#rejected.size > 0) this.#rejected.delete(name);
-    if (this.#release(row)) this.#observer.onDelete(name);
+    if (this.#markAbsent(row)) this.#observer.onDelete(name);
   }
 
   /** Records that a key does not exist. Returns true if the observer had it. */
-  #release(row: number): boolean {
+  #markAbsent(row: number): boolean {
     if (row < 0 || this.#keys.markOf(row) === 0) return false;
     this.#keys.setMark(row, 0);
     this.#size--;

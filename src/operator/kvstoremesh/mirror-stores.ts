@@ -106,7 +106,7 @@ export class MirrorStores extends ResourceStores {
 
   /** Receives each state of the watch of the local configurations. */
   receiveConfigWatchState(state: WatchState): void {
-    void this.#config.watchState(state, this.#closing.signal);
+    void this.#config.receiveWatchState(state, this.#closing.signal);
   }
 
   /**

@@ -199,9 +199,9 @@ export class PublishedPrefix {
     return this.#store.whenFlushed();
   }
 
-  /** Adds the existing keys recorded by the store to the leftovers, in steps of `slice` keys. */
+  /** Adds the existing keys recorded by the store to the leftovers, in steps of `slice` rows. */
   #collectLeftovers(slice: number): Generator<void, void, void> {
-    return this.#store.visitFound(slice, (name, value) => {
+    return this.#store.visitInherited(slice, (name, value) => {
       if (this.#options.isOwned(name, value)) this.#leftovers.add(name);
     });
   }

@@ -99,7 +99,7 @@ describe('keys that an earlier session has left under its leases', () => {
     store.receiveEvent(name, { type: 'delete', key: `own/${name}`, value: bytesOfText(''), modRevision: 8 });
   const list = async (): Promise<void> => {
     store.recordListed();
-    void store.watchState('watching', ended.signal);
+    void store.receiveWatchState('watching', ended.signal);
     await settle(4);
   };
   const pending = (): number => store.status().pending;
@@ -178,11 +178,11 @@ describe('keys that an earlier session has left under its leases', () => {
   it('are compared if they were adopted while the watch was broken', async () => {
     want('a');
     show('a');
-    void store.watchState('waiting', ended.signal);
+    void store.receiveWatchState('waiting', ended.signal);
     await settle(4);
     await backend.answer(true);
     expect([backend.take(), pending()]).toEqual([['adopt 7: a'], 0]);
-    void store.watchState('watching', ended.signal);
+    void store.receiveWatchState('watching', ended.signal);
     await advance(clock, 10_000);
     expect(backend.take()).toEqual(['put if different a 1']);
   });
@@ -274,7 +274,7 @@ describe('keys that an earlier session has left under its leases', () => {
   it('are adopted if they are listed after the writes have begun because the watch was broken', async () => {
     want('ab');
     backend.writeAll = () => Promise.reject(new KvstoreError('unavailable', 'no connection'));
-    void store.watchState('waiting', ended.signal);
+    void store.receiveWatchState('waiting', ended.signal);
     await settle(4);
     want('c');
     show('c');

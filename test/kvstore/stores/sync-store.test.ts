@@ -643,7 +643,7 @@ describe('a sync store', () => {
     await settle();
     await world.backend.update(`${P}a`, bytesOfText('as good'));
     await settle();
-    world.store.adopt('a', bytesOfText('as good'));
+    world.store.adoptValue('a', bytesOfText('as good'));
     const { modRevision } = (await world.backend.get(`${P}a`)) ?? {};
     await advance(world.clock, 60_000);
     expect(await world.backend.get(`${P}a`)).toMatchObject({ modRevision });
