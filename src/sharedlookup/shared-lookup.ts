@@ -13,7 +13,9 @@ import { type SharedAttributes, SharedTable } from './shared-table.ts';
 
 /** Default of `maxBytes`: 24 million IPv4 prefixes, or 12 million IPv6 prefixes. */
 const DEFAULT_MAX_BYTES: number = 512 << 20;
-/** Positions have 31 bits and count words of 4 bytes; 2.25 times as much is reserved, 6.75 GiB. */
+/**
+ * 2.25 times as much is reserved, 6.75 GiB. Positions have 31 bits and count words of 4 bytes, so 8 GiB is possible.
+ */
 const MAX_BYTES = 3 * 2 ** 30;
 
 /** Number of changes whose memory is prefetched together: few enough for the L1 cache. */
@@ -88,7 +90,7 @@ export class SharedLookup {
   /** The new entry of each change; undefined for a deletion, and if only the identity changes. */
   readonly #entries: (IPCacheEntry | undefined)[] = new Array(GROUP).fill(undefined);
   /** For each change: 1 if only the identity changes. */
-  readonly #isIdentity = new Uint8Array(GROUP);
+  readonly #isIdentityOnly = new Uint8Array(GROUP);
   /** For each change of only the identity: the new one. */
   readonly #identities = new Int32Array(GROUP);
   /** Number of changes in the group. */
@@ -98,7 +100,7 @@ export class SharedLookup {
   readonly #waiting = new SplitMap<SharedAttributes>();
   /** Yields the waiting prefixes to try next. */
   #nextWaiting = this.#waiting.entries();
-  /** Prefixes of the batch deleted from the table. */
+  /** Number of prefixes that the batch has deleted from the table. */
   #deleted = 0;
   #revision = -1;
   #closed = false;
@@ -156,13 +158,13 @@ export class SharedLookup {
     if (key.clusterID !== 0 || this.#failure !== undefined) return;
     const at = this.#count++;
     this.#block.set(at, key);
-    const isIdentity =
+    const isIdentityOnly =
       old !== undefined &&
       next !== undefined &&
       old.hostIP === next.hostIP &&
       old.encryptKey === next.encryptKey;
-    this.#isIdentity[at] = isIdentity ? 1 : 0;
-    if (isIdentity) this.#identities[at] = next.identity;
+    this.#isIdentityOnly[at] = isIdentityOnly ? 1 : 0;
+    if (isIdentityOnly) this.#identities[at] = next.identity;
     else this.#entries[at] = next;
     if (this.#count < GROUP) return;
     this.#write();
@@ -204,7 +206,7 @@ export class SharedLookup {
     if (count > 1) this.#table.prefetch(this.#block, count);
     for (let at = 0; at < count; at++) {
       this.#block.get(at, this.#key);
-      if (this.#isIdentity[at] === 1) {
+      if (this.#isIdentityOnly[at] === 1) {
         this.#setIdentity((this.#identities[at] ?? 0) >>> 0);
         continue;
       }

@@ -108,25 +108,25 @@ export function addressType(family: Family): number {
 }
 
 /** Returns the type of a key or value that consists of an address and other parts. */
-export function typeOf(family: Family, ...parts: readonly number[]): number {
+export function compositeType(family: Family, ...parts: readonly number[]): number {
   return parts.reduce((type, part) => (type << TYPE_BITS) | part, addressType(family));
 }
 
 /** Returns the sets of a table, except those of source ranges. */
 export function setsOf(family: Family): readonly NftSet[] {
   const address = 4 * addressWords(family);
-  const frontend = { keyType: typeOf(family, TYPE.protocol, TYPE.service), keyBytes: address + 8 };
+  const frontend = { keyType: compositeType(family, TYPE.protocol, TYPE.service), keyBytes: address + 8 };
   const ofProtocol = PROTOCOLS.flatMap((protocol): readonly NftSet[] => [
     {
       name: BACKENDS + protocol.name,
-      keyType: typeOf(family, TYPE.service, TYPE.integer),
+      keyType: compositeType(family, TYPE.service, TYPE.integer),
       keyBytes: address + 8,
-      data: { type: typeOf(family, TYPE.service), bytes: address + 4 },
+      data: { type: compositeType(family, TYPE.service), bytes: address + 4 },
       typeOf: backendTypes(family, protocol),
     },
     {
       name: MASQUERADE + protocol.name,
-      keyType: typeOf(family, TYPE.service),
+      keyType: compositeType(family, TYPE.service),
       keyBytes: address + 4,
     },
   ]);
@@ -134,7 +134,7 @@ export function setsOf(family: Family): readonly NftSet[] {
     { name: SETS.services, ...frontend, data: 'verdict' },
     { name: SETS.refused, ...frontend },
     { name: SETS.limited, ...frontend, data: 'verdict' },
-    { name: SETS.clusterIPs, keyType: typeOf(family, TYPE.protocol), keyBytes: address + 4 },
+    { name: SETS.clusterIPs, keyType: compositeType(family, TYPE.protocol), keyBytes: address + 4 },
     ...ofProtocol,
   ];
 }

@@ -5,6 +5,7 @@ import type { Endpoint } from '../services/service-layout.ts';
 import {
   addressType,
   addressWords,
+  compositeType,
   frontendKey,
   loadAddressAt,
   loadFrontend,
@@ -12,7 +13,6 @@ import {
   REGISTER,
   readFrontend,
   TYPE,
-  typeOf,
   VERDICT_REGISTER,
 } from './nft-layout.ts';
 import type { NftChain, NftExpression, NftSet } from './nft-message.ts';
@@ -69,7 +69,7 @@ export function rangeLengthOf(family: Family, set: string): number | undefined {
 
 /** Returns the definition of the set of ranges of a length. Each element is a frontend and a range of its clients. */
 export function rangeSet(family: Family, length: number): NftSet {
-  const keyType = typeOf(family, TYPE.protocol, TYPE.service, addressType(family));
+  const keyType = compositeType(family, TYPE.protocol, TYPE.service, addressType(family));
   return { name: rangeSetName(length), keyType, keyBytes: 8 * addressWords(family) + 8 };
 }
 
@@ -115,7 +115,7 @@ function loadRange(family: Family, length: number): readonly NftExpression[] {
   return length === addressBits(family) ? load : [...load, narrow];
 }
 
-/** Returns the key of a range: the frontend as in `frontendKey`, then the address of the range with its host bits. */
+/** Returns the key of a range: the frontend as in `frontendKey`, then the address of the range, unmasked. */
 export function rangeKey(frontend: Endpoint, range: string): Uint8Array {
   return Buffer.concat([frontendKey(frontend), addressBytes(range.slice(0, range.indexOf('/')))]);
 }
