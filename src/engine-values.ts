@@ -1,6 +1,6 @@
 /**
- * The values that all engines share: errors, rejections, time, sources, identities, ports. Part of every engine's
- * entry.
+ * The values that all engines share: errors, rejections, time, sources, identities, ports. The entry point of each
+ * engine exports them.
  */
 
 export type { Optional } from './base/arguments.ts';

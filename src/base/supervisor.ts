@@ -78,8 +78,9 @@ class Task {
 }
 
 /**
- * Owns loops and attempts. Each task has a name and a signal, and its failures are counted and reported (I12). `stop`
- * waits for all of them. The supervisor handles all rejections, except those of {@link run}, which the caller receives.
+ * Runs tasks in the background: once, or with restarts after failures. Each task has a name and a signal, and its
+ * failures are counted and reported (I12). `stop` waits for all tasks. The supervisor handles all rejections, except
+ * those of {@link run}, which the caller receives.
  */
 export class Supervisor {
   readonly #options: SupervisorOptions;

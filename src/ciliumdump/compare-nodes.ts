@@ -58,8 +58,8 @@ export interface PodOverlap {
 }
 
 /**
- * Yields each pod CIDR that overlaps an equal or larger one of another node, in the order of CIDRs. Costs n log n, also
- * if all nodes have the same CIDR, which are quadratically many pairs.
+ * Yields each pod CIDR that overlaps an equal or larger one of another node, in the order of CIDRs. Costs n log n, even
+ * if all nodes have the same CIDR, and the number of overlapping pairs is quadratic.
  */
 export function* overlappingPods(all: Iterable<NodePods>): Generator<PodOverlap, void, void> {
   const sorted = Array.from(all, (pods) => ({ pods, prefix: Prefix.parse(pods.podCIDR) }))
@@ -78,7 +78,7 @@ export function* overlappingPods(all: Iterable<NodePods>): Generator<PodOverlap,
       counts.set(last.pods.node, count(last.pods.node) - 1);
     }
     if (last?.pods.node === node && comparePrefixes(last.prefix, current.prefix) === 0) continue;
-    // The node's own prefixes at the end differ in length, so that there are at most 128.
+    // Skips at most 128 prefixes of the node itself, because they contain each other and differ in length.
     const nearest = outer.findLast(({ pods }) => pods.node !== node);
     if (nearest !== undefined)
       yield { inner: current.pods, outer: nearest.pods, more: outer.length - count(node) - 1 };

@@ -49,7 +49,7 @@ export function* compareServices(
     // The surplus of a global service may be backends of other clusters.
     const surplus = known.global ? [] : found.active.filter((backend) => !expected.has(backend));
     if (perNode || (lacking.length === 0 && surplus.length === 0)) continue;
-    // Unreadable sources may have the surplus, but no backend that the node lacks.
+    // Unreadable sources may have the surplus backends, but do not explain why the node lacks others.
     if (!sources.incomplete.has('backends')) yield { kind: 'backends', frontend, service, lacking, surplus };
     else if (lacking.length > 0) yield { kind: 'backends', frontend, service, lacking, surplus: [] };
     else yield { kind: 'undecidable', frontend, service, lacking, surplus };

@@ -5,7 +5,7 @@ import { identityOf } from './table-entry.ts';
 
 /**
  * Returns the labels of each identity (`k8s:app=web`) in the output of `identity list`, as a table or with `-o json`,
- * in its order. An unreadable line or element is rejected without affecting the others.
+ * in the order of the output. An unreadable line or element is rejected without affecting the others.
  */
 export function readIdentityList(
   text: string,

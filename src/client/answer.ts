@@ -174,8 +174,8 @@ export interface NamedRequest {
 }
 
 /**
- * Returns the answer of `show` for a service or node, or that it certainly does not exist. An answer for now has the
- * state of the clusters that are not ready and for which `dependsOn` is true.
+ * Returns the answer of `show` for a service or node; {@link notFoundAnswer} if it certainly does not exist. An answer
+ * for now also has a sentence for each cluster that is not ready and for which `dependsOn` is true.
  */
 export async function namedAnswer<T>(
   ask: Ask,

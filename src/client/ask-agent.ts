@@ -25,14 +25,14 @@ export async function askAgent<T>(
 }
 
 /**
- * Returns an `InputError` if `error` is the failure to use a document of a process of another version, which lacks a
- * field; otherwise `error` itself. `name`: the process that sent the document.
+ * Returns an `InputError` if `error` shows that a document has unexpected content, for example lacks a field, because
+ * the process that sent it has another version. Otherwise returns `error` itself. `name`: that process.
  */
 export function asAnswerError(error: unknown, name: string): unknown {
   const isOfDocument = error instanceof TypeError || error instanceof SyntaxError;
   if (!isOfDocument || errorCode(error) !== undefined) return error;
   const reason = `unexpected document (${error.message})`;
-  return new InputError(`${name}: ${reason}: use dpcache of the version of that process`, { cause: error });
+  return new InputError(`${name}: ${reason}: use the dpcache version of that process`, { cause: error });
 }
 
 /** Returns the result of `ask`. If a request fails, throws an `InputError` with the advice of `adviceOf`. */

@@ -71,7 +71,7 @@ function prefixLines(
   return [`prefixes   ${head}`, ...rowLines(rows, total)];
 }
 
-/** Returns an entry as text. Host and encryption key are included if `other` has another one. */
+/** Returns an entry as text. Its host and encryption key are included only if they differ from those of `other`. */
 function entryText(entry: EntryDocument | undefined, other: EntryDocument | undefined = entry): string {
   if (entry === undefined) return 'none';
   const { identity, labels, source, owner, namespace, podName, hostIP, encryptKey } = entry;
@@ -122,7 +122,9 @@ function serviceText({ kind, before, after }: LineOf<'service'>): string {
   return before === after ? 'changed' : `${before} → ${counted(after, 'backend')}`;
 }
 
-/** Returns the lines of the shown rows, and the number of the others. Nothing is cut, because the ends differ. */
+/**
+ * Returns the lines of the shown rows, and the number of the others. Lines are not cut, because many differ at the end.
+ */
 function rowLines(rows: readonly (readonly string[])[], total: number): readonly string[] {
   const more = total > rows.length ? [`  and ${numberText(total - rows.length)} more`] : [];
   return [...alignColumns(rows), ...more];

@@ -134,7 +134,7 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
   // A cluster that once had a configuration is not from before 1.13. If its (empty) kvstore counted as complete, all
   // valid state would be deleted.
   const gone = state.config !== undefined && state.failStatic;
-  // Since the versions of Cilium in which users may not read other configurations, each cluster has a configuration.
+  // If the configurations of others may not be read, this Cilium is so new that each cluster writes a configuration.
   const foreign = others?.length === 0 ? 'none' : 'others';
   const found: ClusterState['found'] = gone ? 'gone' : foreign;
   const failure =

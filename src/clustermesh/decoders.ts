@@ -101,7 +101,7 @@ export class ClusterDecoders implements Readonly<Record<CopiedResource, ValueDec
    * A fast form of {@link ClusterDecoders.ip} without new objects: returns true if the decoder accepts the value,
    * and the value has the form of Go's encoder.
    *
-   * @param pair the pair encoded last
+   * @param pair the pair of `value`; no other pair may have been encoded since
    */
   checkIP(pair: IPIdentityPair, value: Uint8Array): boolean {
     const isPlain = value.length <= this.#valueLimits.bytes && isPlainPair(pair);
@@ -186,12 +186,14 @@ export class ClusterDecoders implements Readonly<Record<CopiedResource, ValueDec
       : decoded;
   }
 
+  /** Returns the rejection of an id that is not that of the cluster. */
   #foreignID(id: number, field: string, at: string, isOptional = true): Decoded<never> | undefined {
     const { clusterID } = this.#limits();
     if (clusterID === undefined || id === clusterID || (id === 0 && isOptional)) return undefined;
     return rejectedAs('cluster-id-mismatch', field, id, `must be the id of the cluster, ${clusterID}`, at);
   }
 
+  /** Returns the rejection of an identity that the cluster may not use. */
   #foreignIdentity(identity: number, field: string, at: string): Decoded<never> | undefined {
     const { identities: range } = this.#limits();
     if (range === undefined || this.#isAllowed(identity)) return undefined;

@@ -72,8 +72,8 @@ export interface DatapathConnection extends Unsubscribe {
  * first, because entries and backends refer to their tunnels. Ending the connection does not change the datapath.
  *
  * With `previous` (SEMANTICS 9), equal content is not written again. Different content is delivered as a change whose
- * `old` is the datapath's content. Stale content is deleted when the inputs are complete, from a microtask after
- * `markSynced` of `services` on, in steps of the gate: services first, nodes last.
+ * `old` is the datapath's content. Stale content is deleted when the inputs are complete, in steps of the gate:
+ * services first, nodes last. The first step runs in a microtask after `markSynced` of `services`.
  */
 export function connectDatapath(
   datapath: Datapath,

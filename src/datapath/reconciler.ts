@@ -27,8 +27,8 @@ export interface ReconciledListener<Change> {
 }
 
 /**
- * Connects an engine to a part of a datapath with earlier content: delivers only differences, and finally deletes
- * what remains (SEMANTICS 9). Costs nothing when no earlier content is left.
+ * Connects an engine to a part of a datapath with earlier content: delivers only differences, and finally deletes the
+ * entries that the engine has not reported (SEMANTICS 9). Costs nothing when no earlier content is left.
  */
 export class Reconciler<Entry, Change> {
   readonly #comparer: ChangeComparer<Entry, Change>;

@@ -73,8 +73,8 @@ export class RemoteClusters implements Duty {
     if (progress?.synced === true) return 'complete';
     if (this.statusOf(cluster)?.servicesExpired === true) return 'expired';
     if (progress !== undefined) return 'incomplete';
-    const mayReturn = cluster !== this.#options.clusterName && this.#configs?.mayContain(cluster) !== false;
-    return mayReturn ? 'incomplete' : 'gone';
+    const mayHaveFile = cluster !== this.#options.clusterName && this.#configs?.mayContain(cluster) !== false;
+    return mayHaveFile ? 'incomplete' : 'gone';
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -95,7 +95,7 @@ export class RemoteClusters implements Duty {
     });
     const onProblem = (name: string, reason: string): void =>
       onReject(rejection('unusable-config', 'file', name, reason, 'the configurations of remote clusters'));
-    // A cluster may have been unknown to the mesh when its file was deleted.
+    // The mesh does not report a cluster that it did not follow, so each scan counts as a change of any cluster.
     const onScan = (): void => this.#listeners.call('');
     const configs = new ConfigFollower({ source, mesh, clock, onProblem, onScan });
     this.#mesh = mesh;

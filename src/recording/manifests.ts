@@ -19,7 +19,7 @@ type Reject = (rejection: Rejection) => void;
 
 const EXTENSIONS = ['.yaml', '.yml', '.json'];
 
-/** Returns the paths of the manifests in a folder, sorted by name, without its subfolders; of a file, its own path. */
+/** Returns the paths of the manifests in a folder, sorted by name, without its subfolders. Of a file: the file. */
 async function manifestFiles(path: string): Promise<readonly string[]> {
   if (!(await stat(path)).isDirectory()) return [path];
   const names = await readdir(path);

@@ -46,6 +46,7 @@ export class FrontendIndex {
   readonly #isIndexed: (frontend: Frontend) => boolean;
   /** The claims on each frontend, as formatted by {@link formatFrontend}, by rank. */
   readonly #claims = new Map<string, FrontendClaim[]>();
+  /** The indexed services by `namespace/name`. */
   readonly #indexed = new Map<string, Service>();
   /** The frontends of each IP, as formatted by {@link formatFrontend}. */
   readonly #byAddress = new Map<string, Set<string>>();

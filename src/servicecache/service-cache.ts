@@ -133,9 +133,12 @@ function nodePortOptionsOf(options: ServiceCacheOptions): NodePortOptions {
  * listeners of services and their endpoints. An *offer* is what a remote cluster shares of a service: its backends as a
  * whole, or in slices.
  *
- * The cache is pure and synchronous. When a write returns, reads show it and listeners have received it. If the write
- * is part of a batch or of a callback, listeners receive it after the batch or callback. Values are kept, so callers
- * must not change them.
+ * A service is *served* if its type is supported, and it has an address or is headless (SEMANTICS 3.1). Listeners
+ * receive a served service as soon as it is *announced*: it is ready, or all inputs are complete (SEMANTICS 3.3).
+ *
+ * The cache is synchronous and does no I/O. When a write returns, reads show it and listeners have received it. If the
+ * write is part of a batch or of a callback, listeners receive it after the batch or callback. Values are kept, so
+ * callers must not change them.
  */
 export class ServiceCache {
   readonly #clusterName: string;

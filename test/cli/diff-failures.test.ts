@@ -130,7 +130,7 @@ describe('a document with other fields than expected', () => {
         response.end(isStream ? `event: change\ndata: ${document}\n\n` : document);
       });
       const socket = operand.slice('unix:'.length);
-      const remedy = 'use dpcache of the version of that process\n';
+      const remedy = 'use the dpcache version of that process\n';
       for (const command of COMMANDS) {
         const { status, stdout, stderr } = await dpcache(...command.split(' '), '--socket', socket);
         expect([command, status, stdout]).toEqual([command, 1, '']);

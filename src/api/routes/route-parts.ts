@@ -108,8 +108,8 @@ export const COUNT: z.ZodType<CountDocument> = z
   .openapi('Count');
 
 /**
- * Runs all steps of a request through the gate. Throws `ProblemError` if the client disconnects, because the steps of
- * clients that do not wait would delay those of the others.
+ * Runs all steps of a request through the gate. Throws `ProblemError` if the client disconnects, because the remaining
+ * steps would only delay other requests.
  */
 export async function runWhileConnected(
   { req }: Context,

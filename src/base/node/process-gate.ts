@@ -8,7 +8,7 @@ export function processGate(clock: Pick<Clock, 'now'>, onFault?: FaultListener):
   return new TurnGate({ clock, nextTurn: setImmediate, activeMs, onFault });
 }
 
-/** Returns the time that the event loop of this thread did not wait for events. */
+/** Returns the milliseconds during which the event loop of this thread has not waited for events. */
 function activeMs(): number {
   return performance.now() - performance.nodeTiming.idleTime;
 }

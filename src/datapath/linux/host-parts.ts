@@ -88,7 +88,10 @@ export function openIPCache(access: HostAccess): LinuxPart {
   };
 }
 
-/** The ipcache map and its pin. A map of another capacity is filled beside it until `replacePinned`. */
+/**
+ * The ipcache map and its pin. If the pinned map has another capacity, a new map is filled and pinned beside it, until
+ * `replacePinned` replaces the old one.
+ */
 class PinnedIPCache {
   readonly table: IPCacheTable;
   readonly #path: string;
@@ -107,7 +110,7 @@ class PinnedIPCache {
     } catch (error) {
       if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
       this.#mismatch = error.message;
-      // An agent that ended before it had filled the new map may have left one of a third size.
+      // An earlier agent may have left a new map that it had not filled, with yet another capacity.
       if (!dryRun) unpinMap(bpf, this.pinPath, ipcacheShape(layout));
       this.table = IPCacheTable.open(bpf, { path: this.pinPath, ...options });
     }

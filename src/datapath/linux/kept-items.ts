@@ -16,7 +16,7 @@ export interface KeptItemsStatus extends KeptTableStatus {
   readonly repairs: number;
 }
 
-/** A table of the kernel, kept equal to its desired content, whatever the type of its items. */
+/** A {@link KeptTable}, without the type of its items. */
 export interface KeptItems extends Disposable {
   readonly name: string;
   /**
@@ -27,7 +27,7 @@ export interface KeptItems extends Disposable {
   adopt(): Promise<void>;
   /** Must be called when the inputs are complete: undesired items found initially are deleted. */
   allowDeletes(): void;
-  /** Must be called when the inputs of initially found items may have become complete; see `KeptTable.recheck`. */
+  /** Must be called when further inputs of initially found items may be complete; see `KeptTable.recheck`. */
   recheck(): void;
   /** Returns the current differences, in the order of their writes. */
   plan(): Promise<readonly PrintedStep[]>;

@@ -1,7 +1,7 @@
 import type { Source } from '../../model/source.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
 
-/** A set of places (slots or keys) at which claims are stored: the keys of a map whose values are all `true`. */
+/** A set of places (slots or keys) at which claims are stored. A `Map` from each place to `true` has this interface. */
 export interface ClaimPlaces<P> {
   readonly size: number;
   set(place: P, value: true): unknown;

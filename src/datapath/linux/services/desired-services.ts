@@ -35,7 +35,7 @@ export interface ServiceItem {
   readonly sources?: SourceRanges | undefined;
 }
 
-/** Returns true for port 0 of protocol 0: the frontend which refuses all ports of a cluster IP without a service. */
+/** Returns true for port 0 of protocol 0: the frontend that refuses those ports of a cluster IP that no service has. */
 export function isAnyPort({ port, protocol }: { readonly port: number; readonly protocol: number }): boolean {
   return port === 0 && protocol === 0;
 }
@@ -76,8 +76,8 @@ export interface NodeLabels {
 
 const NONE: readonly string[] = [];
 const REFUSED: ServiceItem = { backends: NONE, affinitySeconds: 0, masquerade: false };
-/** Minimum length of a kept list. Creating and sorting a list of this length takes about 2 ms. */
-const KEPT_LIST = 1024;
+/** Minimum number of backends whose texts are kept. Creating and sorting so many texts takes about 2 ms. */
+const MIN_KEPT_TEXTS = 1024;
 /** Port 0 of protocol 0, in the format of `formatFrontend`. */
 const ANY_PORT = /^\[?([^\]]+?)\]?:0\/ANY$/;
 
@@ -100,8 +100,8 @@ function anyPortOf(ip: string): string {
 /**
  * Computes the desired frontends and their backends on this node from the events of a service cache. Keys are written
  * by `formatFrontend`. If two services claim a frontend, the winner does not depend on the order of events. Backends
- * are selected on each read; only changed ones are formatted if there are many. Each cluster IP has one more item, for
- * port 0 of protocol 0, which refuses the ports without a service.
+ * are selected on each read; if there are many, only the changed ones are formatted. Each cluster IP has one more item,
+ * for port 0 of protocol 0, which refuses the ports that no service has.
  */
 export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #options: DesiredServicesOptions;
@@ -111,7 +111,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #ipUsers = new Map<string, number>();
   /** The announced services and their backends, by name. */
   readonly #services = new Map<string, { readonly service: Service; readonly backends: Backends }>();
-  /** By frontend of {@link KEPT_LIST} backends or more: its list, and the selection from which it was created. */
+  /** By frontend with {@link MIN_KEPT_TEXTS} backends or more: their texts, and the selection that they are of. */
   readonly #lists = new Map<
     string,
     { readonly portName: string; readonly selected: Backends; readonly texts: readonly string[] }
@@ -154,9 +154,9 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
 
   /**
    * Returns true if all inputs of a frontend are known, so that the state of an earlier process may be replaced. A
-   * service that uses no remote cluster need not wait for remote clusters. For an unknown frontend, returns false until
-   * the cache has announced all services and, if one of them exists on some nodes only, the labels of this node are
-   * known.
+   * service that uses no remote cluster need not wait for remote clusters. For an unknown frontend, also returns false
+   * until the cache has announced all services and, if one of them exists on some nodes only, the labels of this node
+   * are known.
    */
   isComplete(key: string): boolean {
     const { isLocalComplete, areClustersKnown, isSynced } = this.#inputs;
@@ -277,7 +277,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     };
   }
 
-  /** Returns the backends of a frontend as text, from the kept list and what changed since then. */
+  /** Returns the backends of a frontend as texts: the kept ones, with the changes of the selection since then. */
   #listOf(frontend: Frontend, selected: Backends): readonly string[] {
     const key = formatFrontend(frontend);
     const { portName } = frontend;
@@ -294,7 +294,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     });
     const staying = removed.size === 0 ? base.texts : base.texts.filter((text) => !removed.has(text));
     const texts = added.length === 0 ? staying : [...staying, ...added.sort()].sort();
-    if (texts.length < KEPT_LIST) this.#lists.delete(key);
+    if (texts.length < MIN_KEPT_TEXTS) this.#lists.delete(key);
     else this.#lists.set(key, { portName, selected, texts });
     return texts;
   }
