@@ -489,8 +489,8 @@ export class Agent implements ReadModel, PlayTarget {
   }
 
   /**
-   * Returns the reasons why the agent is not ready. After the start, a remote cluster is no reason: otherwise its outage
-   * would make the pods of all agents unready, and stop their rolling update.
+   * Returns the reasons why the agent is not ready. After the start, a remote cluster is no reason: otherwise its
+   * outage would make the pods of all agents unready, and stop their rolling update.
    */
   blockers(): readonly string[] {
     return this.#syncedMs === undefined ? this.incompleteInputs() : this.#inputsWithoutRemoteClusters();
