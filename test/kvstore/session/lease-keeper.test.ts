@@ -487,29 +487,39 @@ describe('a lease keeper', () => {
   });
 
   it('adopts no lease after adoptions have failed for a third of the TTL, because its keys would expire', async () => {
-    const ids = [1, 2, 3].map(() => server.grantLease(TTL_SECONDS));
-    const adopt = (id = ''): Promise<boolean | string> =>
+    // A new lease each time, so that a refusal is not due to its expiry.
+    const adopt = (id = server.grantLease(TTL_SECONDS)): Promise<boolean | string> =>
       keeper.adopt(id, ['a'], async () => {}).catch(({ code }) => code);
     const fail = async (ms: number): Promise<boolean | string> => {
       link.down();
-      const adopted = await adopt(ids[2]);
+      const adopted = await adopt();
       await advance(clock, ms);
       link.up();
       return adopted;
     };
-    expect([await fail(33_000), await adopt(ids[0]), await fail(33_000)]).toEqual([
-      'unavailable',
-      true,
-      'unavailable',
-    ]);
-    expect([await adopt('99'), await fail(34_000), await adopt(ids[1])]).toEqual([
-      false,
-      'unavailable',
-      false,
-    ]);
+    // An answer of the server ends the failure, also if it does not have the lease.
+    expect([await fail(33_000), await adopt()]).toEqual(['unavailable', true]);
+    expect([await fail(33_000), await adopt('99')]).toEqual(['unavailable', false]);
+    expect([await fail(33_000), await adopt()]).toEqual(['unavailable', true]);
+    expect([await fail(17_000), await fail(17_000)]).toEqual(['unavailable', 'unavailable']);
+    expect(await adopt()).toBe(false);
+  });
+
+  it('counts a failed preparation as a failed adoption', async () => {
+    const adopt = (prepare: () => Promise<void>): Promise<boolean | string> =>
+      keeper.adopt(server.grantLease(TTL_SECONDS), ['a'], prepare).catch(({ code }) => code);
+    const fail = (): Promise<void> => Promise.reject(new KvstoreError('unavailable', 'no connection'));
+    for (let times = 0; times < 2; times++) {
+      expect(await adopt(fail)).toBe('unavailable');
+      await advance(clock, 17_000);
+    }
+    expect(await adopt(async () => {})).toBe(false);
   });
 
   it('adopts a lease whose TTL the server has raised to its minimum (regression: all keys were written again)', async () => {
+    const shorter = server.grantLease(TTL_SECONDS / 2);
+    expect(await keeper.adopt(shorter, ['a'], async () => {})).toBe(false);
+    expect(server.leases).toEqual([shorter]); // no own lease is needed
     const grant = link.grantLease.bind(link);
     link.grantLease = (ttl, options) => grant(Math.max(ttl, 2 * TTL_SECONDS), options);
     const adopt = async (ttlSeconds: number): Promise<boolean> => {
@@ -597,6 +607,33 @@ describe('a lease keeper', () => {
     expect(await keeper.adopt(id, ['a'], async () => {})).toBe(true);
     keeper.settle(await keeper.bindAll([{ key: 'a' }]), false);
     expect(keeper.bindingOf('a')?.held.id).toBe(id);
+  });
+
+  it('binds further keys to an adopted lease without a request, and does not count it as granted to this session', async () => {
+    const id = server.grantLease(TTL_SECONDS);
+    let prepared = 0;
+    const adopt = (key: string): Promise<boolean> => keeper.adopt(id, [key], async () => void prepared++);
+    expect(await Promise.all([adopt('a'), adopt('b')])).toEqual([true, true]);
+    expect([await adopt('c'), asked.length, prepared, keeper.size]).toEqual([true, 1, 1, 1]);
+    expect([...'abc'].map((key) => keeper.bindingOf(key)?.held.id)).toEqual([id, id, id]);
+    expect((await keeper.anyGranted()).lease).not.toBe(id);
+  });
+
+  it('binds no further keys to an adopted lease that has expired, even before it has checked the clock', async () => {
+    const id = server.grantLease(TTL_SECONDS);
+    await keeper.close(true);
+    keeper = newKeeper(true);
+    expect(await keeper.adopt(id, ['a'], async () => {})).toBe(true);
+    clock.setWallTimeBy(HOUR_MS); // the machine was suspended
+    expect(await keeper.adopt(id, ['b'], async () => {})).toBe(false);
+    expect(keeper.bindingOf('b')).toBeUndefined();
+  });
+
+  it('holds no lease whose adoption ends after the close', async () => {
+    const id = server.grantLease(TTL_SECONDS);
+    const close = async (): Promise<void> => void (await keeper.close(true));
+    expect(await keeper.adopt(id, ['a'], close)).toBe(false);
+    expect([keeper.size, keeper.bindingOf('a')]).toEqual([0, undefined]);
   });
 
   it('drops every lease if the store was restored; they expire', async () => {
