@@ -21,7 +21,13 @@ import type { FollowContext } from '../publish/producer.ts';
 import { SetMap } from '../set-map.ts';
 import { FollowedList } from './followed-list.ts';
 import { MESH_CONTROLLER } from './remote-slices.ts';
-import { ENDPOINT_SLICES, MANAGED_BY, SOURCE_CLUSTER, type WantedSlice } from './slice-content.ts';
+import {
+  ENDPOINT_SLICES,
+  LOCAL_SLICE,
+  MANAGED_BY,
+  SOURCE_CLUSTER,
+  type WantedSlice,
+} from './slice-content.ts';
 import type { KnownSlice, SliceSource } from './slice-writer.ts';
 
 export interface ExportedSlicesOptions extends Pick<FollowContext, 'source' | 'clock' | 'gate'> {
@@ -32,8 +38,6 @@ export interface ExportedSlicesOptions extends Pick<FollowContext, 'source' | 'c
 
 /** The value of {@link MANAGED_BY} of the slices of derived Services. */
 export const MCS_CONTROLLER = 'endpointslice-local-mcsapi-controller.cilium.io';
-/** The label with the name of the copied slice. */
-const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
 const MAX_LABEL_LENGTH = 63;
 const MAX_NAME_LENGTH = 253;
 /** The letters of `kubectl` in place of some digits of a hash, so that it spells no words. */
@@ -273,6 +277,8 @@ export class ExportedSlices implements SliceSource {
         ...(local.length > MAX_LABEL_LENGTH ? {} : { [LOCAL_SLICE]: local }),
         ...(field(derived, 'spec', 'clusterIP') === 'None' ? { [HEADLESS]: '' } : {}),
       },
+      // Cilium 1.21 deletes a copy with neither the label nor the annotation.
+      annotations: { [LOCAL_SLICE]: local },
       owner: { name, uid },
       content: `{"addressType":"${addressType}","endpoints":${endpoints},"ports":${JSON.stringify(ports)}}`,
       reason: `${service} is exported, and has slice ${local}`,

@@ -22,6 +22,9 @@ export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
 /** The label with the cluster of the backends of a slice. */
 export const SOURCE_CLUSTER = 'multicluster.kubernetes.io/source-cluster';
 
+/** The annotation with the name of the copied slice, and the label, if the name is not too long for one. */
+export const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
+
 /** The annotation of a Service, or of a ServiceImport, that selects its slices of remote clusters. */
 const SYNC_SLICES = 'service.cilium.io/global-sync-endpoint-slices';
 
@@ -42,6 +45,7 @@ export interface WantedSlice {
   readonly namespace: string;
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
   /** The owner of the slice, a Service. */
   readonly owner: { readonly name: string; readonly uid: string };
   /** Address type, endpoints and ports as JSON. */
@@ -98,7 +102,8 @@ export function mirroredName(service: string, cluster: string, slice: string): s
 }
 
 /** Returns the object of a slice, for a write. */
-export function sliceBody({ namespace, name, labels, owner, content }: WantedSlice): SliceBody {
+export function sliceBody(slice: WantedSlice): SliceBody {
+  const { namespace, name, labels, annotations, owner, content } = slice;
   const fields: unknown = JSON.parse(content);
   return {
     apiVersion: 'discovery.k8s.io/v1',
@@ -108,19 +113,24 @@ export function sliceBody({ namespace, name, labels, owner, content }: WantedSli
       namespace,
       name,
       labels,
+      ...(annotations && { annotations }),
       ownerReferences: [{ apiVersion: 'v1', kind: 'Service', name: owner.name, uid: owner.uid }],
     },
   };
 }
 
 /**
- * Returns a digest of all written fields of a slice. If two slices have equal digests, no write is needed. Annotations
- * are not included.
+ * Returns a digest of all written fields of a slice. If two slices have equal digests, no write is needed. Other
+ * annotations are not included.
  */
 export function digestOf(slice: Readonly<Record<string, unknown>>): string {
   const { addressType, endpoints, ports, metadata } = slice;
   const [labels, owners] = [field(metadata, 'labels'), field(metadata, 'ownerReferences')];
   // An empty text is a missing one in a port or an endpoint, but a value in a label.
-  const content = [normalForm({ addressType, endpoints, ports, owners }, ''), normalForm(labels)];
+  const content = [
+    normalForm({ addressType, endpoints, ports, owners }, ''),
+    normalForm(labels),
+    field(metadata, 'annotations', LOCAL_SLICE),
+  ];
   return createHash('sha256').update(JSON.stringify(content)).digest('base64');
 }

@@ -68,6 +68,7 @@ describe('the slices of an exported service', () => {
         'endpointslice.kubernetes.io/managed-by': 'endpointslice-local-mcsapi-controller.cilium.io',
         'service.cilium.io/local-endpointslice': 'cart-x1',
       },
+      annotations: { 'service.cilium.io/local-endpointslice': 'cart-x1' },
       ownerReferences: [{ apiVersion: 'v1', kind: 'Service', name: CART, uid: derived.metadata.uid }],
     });
     const [value] = a.published(`cilium/state/services/v1/a/shop/${CART}`).values();
@@ -186,7 +187,7 @@ describe('endpointslice-mirror-names.txtar', () => {
     expect(copiedName(derived, 'full', slice)).toBe(copy);
   });
 
-  it('a name that no label can have is not in the label', async () => {
+  it('a name that no label can have is only in the annotation (regression: Cilium 1.21 deleted the copy)', async () => {
     const mesh = await newMesh();
     const a = mesh.cluster('a');
     await a.export('cart');
@@ -195,6 +196,7 @@ describe('endpointslice-mirror-names.txtar', () => {
     await mesh.pass(5000);
     const copy = await a.find(SLICES, `${CART}-${'x'.repeat(60)}`);
     expect(copy?.metadata['labels']).not.toHaveProperty(['service.cilium.io/local-endpointslice']);
+    expect(copy?.metadata['annotations']).toEqual({ 'service.cilium.io/local-endpointslice': name });
   });
 
   it('of two slices with one copy the first by name is copied, and the other is reported', async () => {
