@@ -183,19 +183,37 @@ function* checkpointProblems(
   };
 }
 
-function* kindProblem(kind: KindDocument, now: number): Generator<ReportedProblem, void, void> {
-  const { name, state, behindMs, lastFailure } = kind;
-  if (state !== 'forbidden' && state !== 'stopped' && behindMs === undefined) return;
+/** Returns one problem for each kind, or one for all kinds that fail for the same reason, such as an outage. */
+function* kindProblems(kinds: readonly KindDocument[], now: number): Generator<ReportedProblem, void, void> {
+  const groups = new Map<string, [KindDocument, ...KindDocument[]]>();
+  for (const kind of kinds) {
+    const { name, state, behindMs, lastFailure } = kind;
+    if (state !== 'forbidden' && state !== 'stopped' && behindMs === undefined) continue;
+    // Another kind needs another right, and its CRD may be served.
+    const key = state === 'waiting' && lastFailure !== undefined ? lastFailure : `${state} ${name}`;
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [kind]);
+    else group.push(kind);
+  }
+  for (const group of groups.values()) yield kindProblem(group, now);
+}
+
+/** Returns the problem of kinds with equal states and failures. */
+function kindProblem(kinds: readonly [KindDocument, ...KindDocument[]], now: number): ReportedProblem {
+  const { state, lastFailure } = kinds[0];
+  const names = kinds.map(({ name }) => name).join(', ');
+  const delays = kinds.flatMap(({ behindMs = [] }) => behindMs);
+  const behindMs = delays.length === 0 ? undefined : Math.max(...delays);
   const behind = behindMs === undefined ? '' : `, behind for ${durationText(behindMs)}`;
   // The last failure of a missing kind is from an earlier outage.
   const reason = state === 'missing' ? 'the server does not serve it any more' : lastFailure;
-  yield {
+  return {
     severity: 'error',
-    subject: `Kubernetes ${name}`,
+    subject: `Kubernetes ${names}`,
     text: `${state}${behind}${reason === undefined ? '' : `: ${reason}`}`,
     since: isoBefore(now, behindMs),
-    remedy: state === 'forbidden' ? `Allow the service account to list and watch ${name}.` : undefined,
-    blockerPrefixes: [`Kubernetes: ${name} are not complete `],
+    remedy: state === 'forbidden' ? `Allow the service account to list and watch ${names}.` : undefined,
+    blockerPrefixes: kinds.map(({ name }) => `Kubernetes: ${name} are not complete `),
   };
 }
 
@@ -234,7 +252,7 @@ function* agentProblems(
       remedy: 'Correct the file, then run dpcache clustermesh troubleshoot.',
       blockerPrefixes: [text],
     };
-  for (const kind of kubernetes?.kinds ?? []) yield* kindProblem(kind, now);
+  yield* kindProblems(kubernetes?.kinds ?? [], now);
   if (datapath !== undefined) yield* datapathProblems(datapath);
   yield* diskProblems(status);
   const faults = (status.ipcache?.listenerFaults ?? 0) + (status.services?.listenerFaults ?? 0);

@@ -263,6 +263,19 @@ describe('the problems of a status', () => {
       { severity: 'error', text: 'waiting, behind for 12 s', since: ago(12.4) },
     ],
     [
+      'kinds that fail for the same reason (regression: an outage of the API server was one problem for each kind)',
+      followed(
+        kind({ state: 'waiting', behindMs: 12_400, lastFailure: 'connection refused' }),
+        kind({ name: 'nodes', state: 'waiting', behindMs: 13_000, lastFailure: 'connection refused' }),
+      ),
+      {
+        severity: 'error',
+        subject: 'Kubernetes pods, nodes',
+        text: 'waiting, behind for 13 s: connection refused',
+        since: ago(13),
+      },
+    ],
+    [
       'a kind whose CRD was deleted (regression: the text was the failure of an earlier outage)',
       followed(kind({ state: 'missing', behindMs: 12_400, lastFailure: 'connection refused' })),
       { text: 'missing, behind for 12 s: the server does not serve it any more' },
