@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { deferred } from '../../../src/base/sleep.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import type {
@@ -288,6 +289,81 @@ describe('keys that an earlier session has left under its leases', () => {
     await advance(clock, 1000);
     expect(pending()).toBe(0);
     expect(backend.take()).toEqual(['put if different a 1', 'put if different b 1', 'adopt 7: c']);
+  });
+
+  it('are written if another client has overwritten them after their adoption and the owner has changed them back', async () => {
+    want('a');
+    show('a');
+    await list();
+    await backend.answer(true);
+    show('a', '3', '8', 6); // would be put back later
+    want('a', '2');
+    want('a');
+    await settle(4);
+    expect([backend.take(), pending()]).toEqual([['adopt 7: a', 'put a 1'], 0]);
+  });
+
+  it('are not adopted with a value that is listed during a write of another one', async () => {
+    want('a', '2');
+    const { promise, resolve } = deferred();
+    const writeAll = backend.writeAll.bind(backend);
+    backend.writeAll = (writes) => promise.then(() => writeAll(writes));
+    await list();
+    show('a', '1', '7', 6);
+    want('a');
+    resolve();
+    await settle(4);
+    expect([backend.take(), pending()]).toEqual([['put a 2', 'put a 1'], 0]);
+  });
+
+  it('are adopted once if they have changed and have changed back in a running batch', async () => {
+    const { promise, resolve } = deferred();
+    const writeAll = backend.writeAll.bind(backend);
+    backend.writeAll = (writes) => promise.then(() => writeAll(writes));
+    void store.receiveWatchState('waiting', ended.signal); // writes may begin
+    want('ab');
+    show('a');
+    await settle(4);
+    want('a', '2');
+    want('a');
+    await backend.answer(true);
+    expect(pending()).toBe(2);
+    resolve();
+    await settle(4);
+    await backend.answer(true);
+    expect([backend.take(), pending()]).toEqual([['adopt 7: a', 'put b 1', 'adopt 7: a'], 0]);
+  });
+
+  it('are not found any more after another client has deleted them', async () => {
+    show('abc');
+    want('b');
+    await list();
+    hide('a');
+    hide('z');
+    const found: string[] = [];
+    for (const _ of store.visitInherited(1, (name) => found.push(name)));
+    expect(found).toEqual(['c']);
+    await store.endAdoption();
+    for (const _ of store.visitInherited(1, (name) => found.push(name)));
+    expect(found).toEqual(['c']);
+  });
+
+  it('are written if they are not bound to the session', async () => {
+    ended.abort();
+    ended = new AbortController();
+    store = new SyncStore({
+      prefix: 'own/',
+      clock,
+      backend: backend as unknown as KvstoreBackend,
+      leased: false,
+      follow: false,
+      adoptLeases: true,
+    });
+    void store.run(ended.signal);
+    want('a');
+    show('a');
+    await list();
+    expect([backend.take(), pending()]).toEqual([['put if different a 1'], 0]);
   });
 
   it('are adopted by the next run if a run ends in between', async () => {
