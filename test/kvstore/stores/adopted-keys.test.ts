@@ -348,6 +348,29 @@ describe('keys that an earlier session has left under its leases', () => {
     expect(found).toEqual(['c']);
   });
 
+  it('become wanted if they exist before the list is complete, for an owner that asks for them', async () => {
+    ended.abort();
+    ended = new AbortController();
+    const inherited: string[] = [];
+    store = new SyncStore({
+      prefix: 'own/',
+      clock,
+      backend: backend as unknown as KvstoreBackend,
+      follow: false,
+      adoptLeases: true,
+      onInherited: (name) => inherited.push(name),
+    });
+    void store.run(ended.signal);
+    want('b', '2');
+    show('ab');
+    await list();
+    show('c');
+    await settle(4);
+    expect([inherited, backend.take(), pending()]).toEqual([['a'], ['adopt 7: a', 'put b 2'], 1]);
+    await backend.answer(true);
+    expect([pending(), [...store.entries()].map(([name]) => name)]).toEqual([0, ['b', 'a']]);
+  });
+
   it('are written if they are not bound to the session', async () => {
     ended.abort();
     ended = new AbortController();
