@@ -164,6 +164,24 @@ describe('a request body', () => {
     expect(await answer.json()).toMatchObject({ type: 'urn:dpcache:problem:length-required' });
   });
 
+  it('that is nested deeply is rejected before it is parsed (regression: took 0.1 s in one turn)', async () => {
+    const { app } = testApp();
+    const parse = vi.spyOn(JSON, 'parse');
+    onTestFinished(() => parse.mockRestore());
+    const post = (body: string): Promise<Response> =>
+      Promise.resolve(
+        app.request('/v1/lookup', { method: 'POST', body, headers: { 'content-type': 'application/json' } }),
+      );
+    for (const body of ['['.repeat(1 << 20), '{"a":'.repeat(129)]) {
+      const answer = await post(body);
+      expect(answer.status).toBe(400);
+      expect(parse).not.toHaveBeenCalled();
+      expect(await answer.text()).toContain('The body is nested deeper than 128 levels.');
+    }
+    expect((await post(JSON.stringify({ ips: ['[['.repeat(30)] }))).status).toBe(200);
+    expect((await post(JSON.stringify({ ips: new Array(10_000).fill('10.0.0.1') }))).status).toBe(200);
+  });
+
   it('that is compressed is rejected unread with 415 (regression: 400, not valid JSON)', async () => {
     const { app } = testApp();
     const post = (encoding: string): Promise<Response> =>
