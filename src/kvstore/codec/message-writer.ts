@@ -1,3 +1,4 @@
+import { requireArgument } from '../../base/arguments.ts';
 import { LENGTH_DELIMITED, VARINT } from './proto-reader.ts';
 
 /** Size of the first buffer: most slices fit. */
@@ -36,11 +37,16 @@ export class MessageWriter {
     return this.#bytes.subarray(0, this.#end);
   }
 
-  /** Writes a number from 0 to 2⁵³, or a boolean. */
+  /** Writes an integer from 0 to 2⁵³ - 1, or a boolean. Throws a `UsageError` for other numbers. */
   varint(field: number, value: number | boolean | undefined): void {
     if (value === undefined) return;
+    const number = Number(value);
+    requireArgument(
+      Number.isSafeInteger(number) && number >= 0,
+      `field ${field} of the message must be an integer from 0 to 2⁵³ - 1, not ${number}`,
+    );
     this.#tag(field, VARINT);
-    this.#end = writeVarint(this.#bytes, Number(value), this.#end);
+    this.#end = writeVarint(this.#bytes, number, this.#end);
   }
 
   text(field: number, text: string | undefined): void {

@@ -34,3 +34,12 @@ it('omits undefined fields only', () => {
   writer.message(5, () => {});
   expect([...writer.written]).toEqual([3 * 8, 0, 4 * 8 + 2, 0, 5 * 8 + 2, 0]);
 });
+
+it.each([-1, 1.5, Number.POSITIVE_INFINITY])(
+  'rejects the number %s (regression: -1 was written as an incomplete varint, and the loop for Infinity did not end)',
+  (number) => {
+    expect(() => new MessageWriter().varint(2, number)).toThrow(
+      `field 2 of the message must be an integer from 0 to 2⁵³ - 1, not ${number}`,
+    );
+  },
+);
