@@ -19,6 +19,7 @@ import type { RemoteClusters } from '../remote-clusters.ts';
 import { SetMap } from '../set-map.ts';
 import { readLocalExport } from './local-export.ts';
 import type { McsKindName, McsObjects } from './mcs-objects.ts';
+import type { MergedService } from './merge.ts';
 import { derivedKey, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
 import { type McsPart, type McsPlan, type McsState, type PlannedWrite, planWrites } from './plan.ts';
 import { RemoteExports } from './remote-exports.ts';
@@ -118,6 +119,8 @@ export class McsDuty implements Duty {
   readonly #waitReasons = new Map<string, string>();
   /** By part and name. */
   readonly #lastPatches = new Map<string, LastPatch>();
+  /** Values of `trafficDistribution` that the API server rejected in this run. */
+  readonly #rejectedDistributions = new Set<string | undefined>();
   readonly #latest: Readonly<Record<WrittenKind, LatestObjects>>;
   #writes = 0;
 
@@ -194,7 +197,7 @@ export class McsDuty implements Duty {
   #clear(): void {
     const indexes = [this.#names, this.#namespaces, this.#namesOfDerived, this.#conflicts, this.#waitReasons];
     const objects = [this.#remote, this.#lastPatches, ...Object.values(this.#latest)];
-    for (const state of [...indexes, ...objects, this.#queue]) state.clear();
+    for (const state of [...indexes, ...objects, this.#rejectedDistributions, this.#queue]) state.clear();
   }
 
   // ── Inputs ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -283,7 +286,7 @@ export class McsDuty implements Duty {
       this.#updateIndexes(key, plan);
       const next = plan?.writes.find((write) => !failed.has(write.part) && !this.#isRepeated(key, write));
       if (next === undefined) break;
-      if (!(await this.#write(key, next, signal))) failed.add(next.part);
+      if (!(await this.#write(key, next, plan?.merged, signal))) failed.add(next.part);
     }
     if (failed.size === 0) this.#queue.forget(key);
     else if (!signal.aborted) this.#queue.retry(key);
@@ -310,6 +313,7 @@ export class McsDuty implements Duty {
         globalByDefault === undefined ||
         isGlobalNamespace(typeof annotation === 'string' ? annotation : undefined, globalByDefault),
       hasSliceSync,
+      rejectedDistributions: this.#rejectedDistributions,
       remote: this.#remote.exportsOf(key),
       isIncomplete: (other) => other !== cluster && clusters.stateOf(other) === 'incomplete',
       firstIncomplete: () => this.#firstIncomplete(),
@@ -344,7 +348,12 @@ export class McsDuty implements Duty {
   }
 
   /** Makes a write. Returns false if it failed or was aborted. */
-  async #write(name: string, planned: PlannedWrite, signal: AbortSignal): Promise<boolean> {
+  async #write(
+    name: string,
+    planned: PlannedWrite,
+    merged: MergedService | undefined,
+    signal: AbortSignal,
+  ): Promise<boolean> {
     const { reader, writer } = this.#options;
     const { write, reason, part } = planned;
     const { latest, key } = this.#objectOf(part, name);
@@ -353,6 +362,9 @@ export class McsDuty implements Duty {
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return false;
     if (isUnsuccessful(write, answer)) {
+      // The traffic of the Service is more important than its distribution, so the retry omits the field.
+      if (answer.outcome === 'invalid' && answer.message.includes('spec.trafficDistribution'))
+        this.#rejectedDistributions.add(merged?.trafficDistribution);
       const failed = { key, write, answer, failures: this.#queue.failures(name) + 1 };
       await handleFailedWrite(failed, latest, { reader, report: this.#report }, signal);
       return false;

@@ -35,6 +35,8 @@ export interface McsState {
   readonly isGlobal: boolean;
   /** True if EndpointSlice synchronization is on (OPERATOR 58). */
   readonly hasSliceSync: boolean;
+  /** Values of `trafficDistribution` that the API server rejects, because it is older than that of an exporter. */
+  readonly rejectedDistributions: ReadonlySet<string | undefined>;
   /** The exports of other clusters. */
   readonly remote: readonly ServiceExport[];
   /** Returns true if the exports of a cluster are not completely known. */
@@ -336,7 +338,7 @@ function derivedWrites(wanted: WantedImport, serviceImport: KubernetesObject): r
   };
   const { uid } = serviceImport.metadata;
   const owner = { apiVersion: `${MCS_GROUP}/${version}`, kind: 'ServiceImport', name, uid, controller: true };
-  const spec = { ...trafficSpec(merged), ports: derivedPorts(wanted) };
+  const spec = { ...trafficSpec(wanted), ports: derivedPorts(wanted) };
   if (derived === undefined) {
     const object = {
       apiVersion: 'v1',
@@ -374,12 +376,15 @@ const SESSION_TIMEOUT = 10_800;
  * Returns the fields of the spec of the derived Service that determine its traffic. The Service has all families of the
  * cluster, because its families cannot be chosen later: {@link FAMILIES_ANNOTATION} names those of the import.
  */
-function trafficSpec(merged: MergedService): Readonly<Record<string, unknown>> {
+function trafficSpec({ state, merged }: WantedImport): Readonly<Record<string, unknown>> {
+  const { trafficDistribution } = merged;
   const { sessionAffinity = 'None', sessionAffinitySeconds: timeoutSeconds = SESSION_TIMEOUT } = merged;
   return {
     ipFamilyPolicy: 'PreferDualStack',
     internalTrafficPolicy: merged.internalTrafficPolicy ?? 'Cluster',
-    trafficDistribution: merged.trafficDistribution,
+    trafficDistribution: state.rejectedDistributions.has(trafficDistribution)
+      ? undefined
+      : trafficDistribution,
     sessionAffinity,
     sessionAffinityConfig: sessionAffinity === 'None' ? undefined : { clientIP: { timeoutSeconds } },
   };

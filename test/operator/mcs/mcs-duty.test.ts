@@ -43,6 +43,25 @@ async function clustersOf(cluster: McsCluster, name: string): Promise<readonly s
 }
 
 describe('an import', () => {
+  it('gets a derived Service without a trafficDistribution for which the API server is too old (regression: the Service was never created)', async () => {
+    const mesh = await newMesh({}, 1);
+    const a = mesh.cluster('a');
+    const message = 'spec.trafficDistribution: Unsupported value: "PreferSameZone"';
+    const details = {
+      causes: [{ reason: 'FieldValueNotSupported', message, field: 'spec.trafficDistribution' }],
+    };
+    const body = JSON.stringify({ kind: 'Status', message, reason: 'Invalid', code: 422, details });
+    let refusals = 0;
+    a.intercept = (method, path) =>
+      method === 'POST' && path.endsWith('/services') && refusals++ === 0 ? answer(422, body) : undefined;
+    await a.export('cart', { trafficDistribution: 'PreferSameZone' });
+    await mesh.pass(20_000);
+    const derived = await a.derived('cart');
+    expect(derived?.['spec']).toMatchObject({ internalTrafficPolicy: 'Cluster' });
+    expect(derived?.['spec']).not.toHaveProperty('trafficDistribution');
+    expect(a.failures).toEqual([expect.stringContaining('spec.trafficDistribution')]);
+  });
+
   it('and its derived Service are deleted with the last export (regression: #36892)', async () => {
     const mesh = await newMesh();
     const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];

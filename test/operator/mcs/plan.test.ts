@@ -55,6 +55,7 @@ function writesOf(service: Partial<ServiceExport>, state: Partial<McsState>): re
     families: ['IPv4'],
     isGlobal: true,
     hasSliceSync: false,
+    rejectedDistributions: new Set(),
     remote: [{ ...EXPORT, ...service }],
     isIncomplete: () => false,
     firstIncomplete: () => undefined,
