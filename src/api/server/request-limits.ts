@@ -84,7 +84,7 @@ export function limitBodies(): MiddlewareHandler<ApiEnv> {
         value: encoding,
       });
     if (c.req.header('transfer-encoding') !== undefined)
-      throw new ProblemError('length-required', 'The body has no Content-Length.');
+      throw new ProblemError('length-required', 'The body has no Content-Length: send it, and no chunks.');
     if (Number(c.req.header('content-length') ?? 0) > MAX_BODY_BYTES)
       throw new ProblemError('body-too-large', `The body is larger than ${MAX_BODY_BYTES} bytes.`);
     return limitRequests(c, async () => {

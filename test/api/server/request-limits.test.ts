@@ -161,7 +161,10 @@ describe('a request body', () => {
     });
     const answer = await app.request(request);
     expect([answer.status, bytesRead()]).toEqual([411, 0]);
-    expect(await answer.json()).toMatchObject({ type: 'urn:dpcache:problem:length-required' });
+    expect(await answer.json()).toMatchObject({
+      type: 'urn:dpcache:problem:length-required',
+      detail: 'The body has no Content-Length: send it, and no chunks.',
+    });
   });
 
   it('that is nested deeply is rejected before it is parsed (regression: took 0.1 s in one turn)', async () => {
