@@ -30,16 +30,14 @@ export interface BackendChange {
   readonly after: Backend | undefined;
 }
 
+const EVENT = objectWith({ endpoints: OBJECT, oldEndpoints: optional(OBJECT) });
+
 /**
  * Returns the backends that an event adds, removes or changes, in any order. A `delete` removes all. The cost is linear
  * in the changes, not in the backends, because both versions share what is unchanged.
  */
 export function changedBackends(event: ServiceEvent): readonly BackendChange[] {
-  checkArgument(
-    'changedBackends: event',
-    event,
-    objectWith({ endpoints: OBJECT, oldEndpoints: optional(OBJECT) }),
-  );
+  checkArgument('changedBackends: event', event, EVENT);
   const { action, endpoints, oldEndpoints } = event;
   const isDelete = action === 'delete';
   const old = isDelete ? (oldEndpoints ?? endpoints) : oldEndpoints;

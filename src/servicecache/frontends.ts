@@ -30,6 +30,7 @@ export interface Frontend {
 }
 
 const FRONTEND = objectWith({ ip: TEXT, port: NUMBER, protocol: NUMBER });
+const SERVICE = objectWith({ clusterIPs: ITERABLE, ports: ITERABLE });
 
 /** Returns a frontend as text, `10.0.0.1:80/TCP` or `[fd00::1]:80/TCP`. The text does not contain the kind. */
 export function formatFrontend(frontend: Pick<Frontend, 'ip' | 'port' | 'protocol'>): string {
@@ -56,7 +57,7 @@ export function isExposed({ exposedType }: Service, type: NonNullable<Service['e
  * type, and the external IPs. Ordered by kind (cluster IP, node port, external IP, ingress IP), then IP and port.
  */
 export function frontendsOf(service: Service, nodePort: NodePortOptions): readonly Frontend[] {
-  checkArgument('frontendsOf: service', service, objectWith({ clusterIPs: ITERABLE, ports: ITERABLE }));
+  checkArgument('frontendsOf: service', service, SERVICE);
   checkArgument('frontendsOf: nodePort', nodePort, OBJECT);
   const frontends: Frontend[] = [];
   const add = (kind: FrontendKind, ips: Iterable<string>): void => {

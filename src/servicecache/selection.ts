@@ -57,6 +57,9 @@ function inZone(backends: Backends, zone: string): Backends {
   return hinted.size > 0 ? hinted : backends;
 }
 
+const BACKENDS = objectWith({ filter: FUNCTION });
+const CONTEXT = objectWith({ service: OBJECT });
+
 /**
  * The default selection, equivalent to kube-proxy. It applies, in this order:
  *
@@ -74,8 +77,8 @@ function inZone(backends: Backends, zone: string): Backends {
  * Service affinity was applied before. Costs one pass over the backends.
  */
 export const selectBackends: BackendSelection = (backends, context) => {
-  checkArgument('selectBackends: backends', backends, objectWith({ filter: FUNCTION }));
-  checkArgument('selectBackends: context', context, objectWith({ service: OBJECT }));
+  checkArgument('selectBackends: backends', backends, BACKENDS);
+  checkArgument('selectBackends: context', context, CONTEXT);
   const { service, nodeName, zone } = context;
   if (policyOf(context) === 'Local') {
     return usableBackends(filterBackends(backends, (backend) => isOnNode(backend, nodeName)));
