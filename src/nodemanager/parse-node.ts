@@ -21,6 +21,8 @@ const NO_ADDRESSES: readonly NodeAddress[] = Object.freeze([]);
 type AddressField = 'ipv4HealthIP' | 'ipv6HealthIP' | 'ipv4IngressIP' | 'ipv6IngressIP';
 type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
 
+const KNOWN = optional(objectWith({ fields: OBJECT }));
+
 /**
  * Parses a node: addresses and CIDRs become canonical, and each field is checked. If a field that identifies the node
  * or determines how it is reached (name, cluster, source, cluster id, encryption key, identity) is invalid, the node is
@@ -34,7 +36,7 @@ export function parseNode(
 ): Node | undefined {
   checkArgument('parseNode: spec', spec, OBJECT);
   checkArgument('parseNode: onReject', onReject, FUNCTION);
-  checkArgument('parseNode: known', known, optional(objectWith({ fields: OBJECT })));
+  checkArgument('parseNode: known', known, KNOWN);
   const reject: RejectField<undefined> = (reason, field, value, why) => {
     onReject(rejection(reason, field, value, why, `node ${nodeFullName(spec)}`));
     return undefined;

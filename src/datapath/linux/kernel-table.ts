@@ -53,7 +53,8 @@ export interface KernelTable<Item> {
   equal(a: Item, b: Item): boolean;
   /**
    * Returns the position of a key in the order of writes, a small integer. All upserts are applied first, in ascending
-   * order, then deletes in descending order. Default 0.
+   * order, then deletes in descending order. More than 1,024 deletes that `whenDeletesAllowed` has delayed are applied
+   * in several parts, each in this order. Default 0.
    */
   order?(key: string): number;
   /** Returns the rank of an item. A full table keeps items of higher rank; without ranks, the first items. */
