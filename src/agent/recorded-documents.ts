@@ -68,7 +68,7 @@ export function currentDocument(
   key: string,
 ): PastFields | undefined {
   checkArgument('currentDocument: engines', engines, ENGINES);
-  checkArgument('currentDocument: kind', kind, oneOf('service', 'node'));
+  checkArgument('currentDocument: kind', kind, KIND);
   checkArgument('currentDocument: key', key, TEXT);
   const { services, nodes } = engines;
   if (kind === 'node') {
@@ -117,6 +117,7 @@ function clustersOf(backends: readonly Backend[]): string {
   return [...new Set(backends.map(({ cluster }) => cluster || 'local'))].sort().join(' ') || 'local';
 }
 
+const KIND = oneOf('service', 'node');
 const ENGINES = objectWith({
   services: objectWith({ subscribe: FUNCTION }),
   nodes: objectWith({ subscribe: FUNCTION, get: FUNCTION }),

@@ -29,8 +29,9 @@ export interface RequestedMoment<C extends PointInTime = PointInTime> {
 /** The result for a moment that is not retained. */
 export const NOT_RETAINED: RequestedMoment<never> = { point: undefined, reason: 'not-retained' };
 
-export const WHEN: Check = (value) =>
-  typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
+const SEQUENCE = objectWith({ sequence: NUMBER });
+
+export const WHEN: Check = (value) => (typeof value === 'number' ? undefined : SEQUENCE(value));
 
 /**
  * Returns the point of a wall time in the lives, which are ordered, oldest first, and why answers for it are not

@@ -53,6 +53,8 @@ function nameOf(kind: string, object: unknown): string {
   return `${kind} ${namespace === undefined ? name : `${namespace}/${name}`}`;
 }
 
+const OPTIONS = objectWith({ at: optional(TEXT) });
+
 /** Parses an untrusted object with `read`, which returns undefined if the object is unusable. Throws for no object. */
 export function parseObject<T>(
   kind: string,
@@ -60,7 +62,7 @@ export function parseObject<T>(
   options: ParseOptions,
   read: (fields: ObjectFields) => T | undefined,
 ): Parsed<T> {
-  checkArgument('parse: options', options, objectWith({ at: optional(TEXT) }));
+  checkArgument('parse: options', options, OPTIONS);
   const { at } = options;
   const rejections: Rejection[] = [];
   let place: string | undefined;

@@ -23,12 +23,14 @@ export interface KubernetesObject {
 /** The uid and version of an object. */
 export type ObjectVersion = Pick<KubernetesObject['metadata'], 'uid' | 'resourceVersion'>;
 
+const VERSIONED = objectWith({ metadata: OBJECT });
+
 /**
  * Returns the part of an object that a reflector must keep at least. Pass it as `keep` if the sink stores the values of
  * objects itself.
  */
 export function objectVersion(object: KubernetesObject): ObjectVersion {
-  checkArgument('objectVersion: object', object, objectWith({ metadata: OBJECT }));
+  checkArgument('objectVersion: object', object, VERSIONED);
   const { uid, resourceVersion } = object.metadata;
   return { uid, resourceVersion }; // the reflector has the name
 }

@@ -101,9 +101,11 @@ const MAX_TRIES = 5;
 /** Minimum delay after a throttled request. */
 const MIN_WAIT_MS = 1000;
 
+const NAMES = listOf(TEXT);
+
 /** Returns the JSON pointer of these names: `['status', 'nodes', 'a/b']` is `/status/nodes/a~1b`. */
 export function pointer(...names: readonly string[]): string {
-  checkArgument('pointer: names', names, listOf(TEXT));
+  checkArgument('pointer: names', names, NAMES);
   return names.map((name) => `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 

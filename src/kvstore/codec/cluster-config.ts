@@ -147,14 +147,15 @@ export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<Clus
   }));
 }
 
+const CONFIG = objectWith({ id: NUMBER, capabilities: OBJECT });
+
 /**
  * Returns the bytes that Cilium writes, then other capabilities. Omits unset and false fields, but writes a false
  * `serviceExportsEnabled`.
  */
 export function encodeClusterConfig(config: ClusterConfig): Uint8Array {
-  checkArgument('encodeClusterConfig: config', config, objectWith({ id: NUMBER, capabilities: OBJECT }));
+  checkArgument('encodeClusterConfig: config', config, CONFIG);
   const { id, capabilities } = config;
-
   const flag = (on: boolean): string | undefined => (on ? 'true' : undefined);
   const { maxConnectedClusters, serviceExportsEnabled, endpointSlicesExportMode, others = {} } = capabilities;
   return bytesOfText(
