@@ -16,8 +16,8 @@ import { canonicalAddress, MAX_CLUSTER_ID } from '../../net/prefix.ts';
 import { isSpecialAddress, SPECIAL_ADDRESS_RULE } from '../../net/special-address.ts';
 import { textOfBytes } from './bytes.ts';
 import { compareKeys } from './key-range.ts';
-import { MessageWriter } from './message-writer.ts';
 import { LENGTH_DELIMITED, ProtoError, ProtoReader, VARINT } from './proto-reader.ts';
+import { ProtoWriter } from './proto-writer.ts';
 import { type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
 import { compressZstd, decompressZstd } from './zstd/zstd.ts';
 import { readZstdFrame } from './zstd/zstd-frame.ts';
@@ -344,7 +344,7 @@ export function endpointSliceSize(value: Uint8Array): number {
 }
 
 /** Writes the entries of a map of strings, sorted by key as Cilium does. */
-function writeMap(writer: MessageWriter, field: number, map: ReadonlyMap<string, string>): void {
+function writeMap(writer: ProtoWriter, field: number, map: ReadonlyMap<string, string>): void {
   for (const [key, value] of [...map].sort(([a], [b]) => compareKeys(a, b)))
     writer.message(field, () => {
       writer.text(1, key);
@@ -352,7 +352,7 @@ function writeMap(writer: MessageWriter, field: number, map: ReadonlyMap<string,
     });
 }
 
-function writeEndpoint(writer: MessageWriter, endpoint: SliceEndpoint, addressType: SliceAddressType): void {
+function writeEndpoint(writer: ProtoWriter, endpoint: SliceEndpoint, addressType: SliceAddressType): void {
   const { addresses, conditions, hostname, deprecatedTopology, nodeName, zone, forZones } = endpoint;
   const { ready, serving, terminating } = conditions;
   for (const address of addresses) writer.text(1, addressIn(addressType, address));
@@ -371,7 +371,7 @@ function writeEndpoint(writer: MessageWriter, endpoint: SliceEndpoint, addressTy
   });
 }
 
-function writePort(writer: MessageWriter, { name, protocol, port }: SlicePort): void {
+function writePort(writer: ProtoWriter, { name, protocol, port }: SlicePort): void {
   writer.text(1, name);
   writer.text(2, protocolName(protocol));
   writer.varint(3, port);
@@ -379,7 +379,7 @@ function writePort(writer: MessageWriter, { name, protocol, port }: SlicePort): 
 
 /** Returns the same message as Cilium, without compression. */
 export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Array {
-  const writer = new MessageWriter();
+  const writer = new ProtoWriter();
   writer.text(1, slice.cluster);
   writer.varint(2, slice.clusterID);
   writer.text(3, slice.namespace);

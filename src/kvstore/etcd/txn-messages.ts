@@ -1,7 +1,13 @@
 import { bytesOfKey } from '../codec/bytes.ts';
-import { varintSize, writeVarint } from '../codec/message-writer.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
-import { bytesField, int64Field, message, numberField } from '../codec/proto-writer.ts';
+import {
+  bytesField,
+  int64Field,
+  message,
+  numberField,
+  varintSize,
+  writeVarint,
+} from '../codec/proto-writer.ts';
 import type { Compare, LeaseID, TxnRequest, TxnResponse, WriteOperation } from '../session/transport.ts';
 import { readHeader } from './messages.ts';
 

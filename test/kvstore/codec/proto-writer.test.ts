@@ -1,6 +1,11 @@
 import { expect, it } from 'vitest';
-import { MessageWriter } from '../../../src/kvstore/codec/message-writer.ts';
-import { boolField, bytesField, message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
+import {
+  boolField,
+  bytesField,
+  message,
+  numberField,
+  ProtoWriter,
+} from '../../../src/kvstore/codec/proto-writer.ts';
 
 /** Lengths around those that need one more byte. */
 const LENGTHS = [0, 1, 124, 125, 126, 127, 128, 16_380, 16_381, 16_383, 16_384, 100_000];
@@ -8,7 +13,7 @@ const LENGTHS = [0, 1, 124, 125, 126, 127, 128, 16_380, 16_381, 16_383, 16_384, 
 it('writes embedded messages of any length as the functions for short messages do', () => {
   for (const length of LENGTHS) {
     const text = 'é'.repeat(length / 2) + 'a'.repeat(length % 2);
-    const writer = new MessageWriter();
+    const writer = new ProtoWriter();
     writer.varint(1, 2 ** 40);
     writer.message(2000, () => {
       writer.message(3, () => writer.text(4, text));
@@ -26,7 +31,7 @@ it('writes embedded messages of any length as the functions for short messages d
 });
 
 it('omits undefined fields only', () => {
-  const writer = new MessageWriter();
+  const writer = new ProtoWriter();
   writer.varint(1, undefined);
   writer.text(2, undefined);
   writer.varint(3, 0);
@@ -38,7 +43,7 @@ it('omits undefined fields only', () => {
 it.each([-1, 1.5, Number.POSITIVE_INFINITY])(
   'rejects the number %s (regression: -1 was written as an incomplete varint, and the loop for Infinity did not end)',
   (number) => {
-    expect(() => new MessageWriter().varint(2, number)).toThrow(
+    expect(() => new ProtoWriter().varint(2, number)).toThrow(
       `field 2 of the message must be an integer from 0 to 2⁵³ - 1, not ${number}`,
     );
   },
