@@ -234,10 +234,12 @@ export class Agent implements ReadModel, PlayTarget {
    * are logged at `debug`.
    */
   #briefInputs(): readonly string[] {
-    const text = manyIncompleteText(this.#remoteClusters());
-    if (text === undefined) return this.incompleteInputs();
-    for (const sentence of incompleteClusterTexts(this.#remoteClusters())) this.#context.log.debug(sentence);
-    return [...this.#inputsWithoutRemoteClusters(), text];
+    const clusters = this.#clusters();
+    const inputs = this.#inputs(clusters);
+    const text = manyIncompleteText(remoteOf(clusters));
+    if (text === undefined) return inputs;
+    for (const sentence of incompleteClusterTexts(remoteOf(clusters))) this.#context.log.debug(sentence);
+    return [...withoutRemoteClusters(inputs, clusters), text];
   }
 
   #staleClusters(): readonly (readonly [name: string, knownAt: number])[] {
@@ -248,10 +250,6 @@ export class Agent implements ReadModel, PlayTarget {
 
   #clusters(): readonly ClusterDocument[] {
     return this.#mesh.followed?.statuses() ?? [];
-  }
-
-  #remoteClusters(): readonly ClusterDocument[] {
-    return this.#clusters().filter(({ local }) => !local);
   }
 
   /**
@@ -493,20 +491,21 @@ export class Agent implements ReadModel, PlayTarget {
    * outage would make the pods of all agents unready, and stop their rolling update.
    */
   blockers(): readonly string[] {
-    return this.#syncedMs === undefined ? this.incompleteInputs() : this.#inputsWithoutRemoteClusters();
-  }
-
-  #inputsWithoutRemoteClusters(): readonly string[] {
-    const remote = new Set(incompleteClusterTexts(this.#remoteClusters()));
-    return this.incompleteInputs().filter((sentence) => !remote.has(sentence));
+    const clusters = this.#clusters();
+    const inputs = this.#inputs(clusters);
+    return this.#syncedMs === undefined ? inputs : withoutRemoteClusters(inputs, clusters);
   }
 
   /** Returns one sentence for each running step and each incomplete input. */
   incompleteInputs(): readonly string[] {
-    const clusters = incompleteClusterTexts(this.#clusters());
+    return this.#inputs(this.#clusters());
+  }
+
+  #inputs(clusters: readonly ClusterDocument[]): readonly string[] {
     const starting = openSteps(this.#startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
     const lists = this.#kubernetes?.blockers() ?? [];
-    const all = [...starting, ...this.#mesh.folderProblems(), ...clusters, ...lists];
+    const incomplete = incompleteClusterTexts(clusters);
+    const all = [...starting, ...this.#mesh.folderProblems(), ...incomplete, ...lists];
     if (all.length === 0 && this.#syncedMs === undefined) return ['the agent is starting'];
     return [...new Set(all)];
   }
@@ -567,4 +566,17 @@ export class Agent implements ReadModel, PlayTarget {
     this.#tape?.tape.note('the agent is stopping');
     await this.#startup.stop();
   }
+}
+
+function remoteOf(clusters: readonly ClusterDocument[]): readonly ClusterDocument[] {
+  return clusters.filter(({ local }) => !local);
+}
+
+/** Returns the sentences that are not about a remote cluster. */
+function withoutRemoteClusters(
+  inputs: readonly string[],
+  clusters: readonly ClusterDocument[],
+): readonly string[] {
+  const remote = new Set(incompleteClusterTexts(remoteOf(clusters)));
+  return inputs.filter((sentence) => !remote.has(sentence));
 }

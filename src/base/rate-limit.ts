@@ -1,4 +1,4 @@
-import { requireArgument } from '../base/arguments.ts';
+import { requireArgument } from './arguments.ts';
 import type { Clock, Timer } from './clock.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 
