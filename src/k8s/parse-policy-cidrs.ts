@@ -114,7 +114,7 @@ export function readCiliumPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undef
   return collected.policy(id);
 }
 
-/** The CIDRs and labels of a `cilium.io/v2alpha1` `CiliumCIDRGroup`. */
+/** The CIDRs and labels of a `cilium.io` `CiliumCIDRGroup`. */
 export interface ParsedCIDRGroup {
   readonly name: string;
   readonly cidrs: readonly Prefix[];

@@ -89,6 +89,15 @@ it('an object is created, replaced with its status, and deleted; its namespace i
   expect(await recorded.delete(service(''))).toBe('the API server returned status 404');
 });
 
+it('a CIDR group is stored in each version of its API (regression: v2, which Cilium serves since 1.18, was rejected)', async () => {
+  const recorded = new RecordedKubernetes(new ManualClock());
+  for (const [name, version] of Object.entries({ old: 'v2alpha1', office: 'v2' })) {
+    const object = { apiVersion: `cilium.io/${version}`, kind: 'CiliumCIDRGroup', metadata: { name } };
+    expect(await recorded.apply({ ...object, spec: { externalCIDRs: ['10.0.0.0/8'] } })).toBeUndefined();
+    expect((await read(recorded, `/apis/cilium.io/v2/ciliumcidrgroups/${name}`))[0]).toBe(200);
+  }
+});
+
 it('an object of an unknown kind or without a name is neither applied nor deleted', async () => {
   const recorded = new RecordedKubernetes(new ManualClock());
   for (const [object, reason] of [

@@ -61,7 +61,11 @@ export const CILIUM_ENDPOINTS: ResourceKind = cilium('ciliumendpoints');
 export const CILIUM_ENDPOINT_SLICES: ResourceKind = cilium('ciliumendpointslices', 'v2alpha1');
 export const CILIUM_NODES: ResourceKind = cilium('ciliumnodes');
 export const CILIUM_IDENTITIES: ResourceKind = cilium('ciliumidentities');
-const CIDR_GROUPS: ResourceKind = cilium('ciliumcidrgroups', 'v2alpha1');
+/** The versions of CIDR groups, in order of preference (KUBERNETES 13): Cilium serves v2 since 1.18. */
+export const CIDR_GROUPS: readonly ResourceKind[] = [
+  cilium('ciliumcidrgroups'),
+  cilium('ciliumcidrgroups', 'v2alpha1'),
+];
 export const CILIUM_POLICIES: ResourceKind = cilium('ciliumnetworkpolicies');
 export const CLUSTERWIDE_POLICIES: ResourceKind = cilium('ciliumclusterwidenetworkpolicies');
 const NETWORK_POLICIES: ResourceKind = {
@@ -80,5 +84,4 @@ export const FIXED_KINDS: readonly ResourceKind[] = [
   NETWORK_POLICIES,
   CILIUM_POLICIES,
   CLUSTERWIDE_POLICIES,
-  CIDR_GROUPS,
 ];

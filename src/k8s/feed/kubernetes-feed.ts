@@ -34,6 +34,7 @@ import { EndpointLabels, type LabelledPod } from './endpoint-labels.ts';
 import { ciliumEndpointReader, SlicedEndpointReader } from './endpoint-readers.ts';
 import { FollowedKind, type KindStatus } from './followed-kind.ts';
 import {
+  CIDR_GROUPS,
   CILIUM_ENDPOINT_SLICES,
   CILIUM_ENDPOINTS,
   CILIUM_IDENTITIES,
@@ -175,6 +176,17 @@ const KIND_NOT_AWAITED = 'nodes';
 
 const SERVICE_KINDS = ['services', 'endpointslices', 'endpoints'] as const;
 
+/** Kinds of which an API server may serve only some. Only the first served one is followed (KUBERNETES 13). */
+interface KindChoice {
+  /** The name of the kind whose status shows the discovery. */
+  readonly name: string;
+  /** In order of preference. */
+  readonly kinds: readonly ResourceKind[];
+  /** Undefined before the first discovery. */
+  followed: ResourceKind | undefined;
+  isDiscovering: boolean;
+}
+
 /** Backoff of discovery, as for lists (KUBERNETES 3). */
 const BACKOFF = { baseMs: 800, capMs: 30_000 };
 
@@ -220,10 +232,8 @@ export class KubernetesFeed implements AsyncDisposable {
   #started = false;
   /** True if pods of all nodes are followed, false for pods of the local node. Undefined before the start. */
   #followsAllPods: boolean | undefined;
-  /** The followed kind of service endpoints, after discovery. */
-  #serviceEndpoints: ResourceKind | undefined;
-  /** True while discovery selects the kind of service endpoints. */
-  #isDiscovering = false;
+  readonly #serviceEndpoints: KindChoice;
+  readonly #choices: readonly KindChoice[];
 
   constructor(options: KubernetesFeedOptions) {
     checkArgument('new KubernetesFeed: options', options, OPTIONS);
@@ -231,7 +241,9 @@ export class KubernetesFeed implements AsyncDisposable {
     setMaxListeners(0, this.#ended.signal); // the steps of each kind may wait for it
     this.#guard = new CallbackGuard(options.onFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
-    const { ipcache, metadata, clock, random, clusterName, onLabels } = this.#options;
+    const { ipcache, metadata, clock, random, clusterName, onLabels, selection = {} } = this.#options;
+    this.#serviceEndpoints = choiceOf('endpointslices', serviceEndpoints(selection));
+    this.#choices = [this.#serviceEndpoints, choiceOf('ciliumcidrgroups', CIDR_GROUPS)];
     this.#podHolders = ipcache && new AddressHolders(ipcache);
     this.#endpointHolders = ipcache && new AddressHolders(ipcache);
     const filter = options.labelFilter ?? new LabelFilter();
@@ -255,8 +267,10 @@ export class KubernetesFeed implements AsyncDisposable {
     for (const kind of FIXED_KINDS) if (!delegated.has(kind)) this.#kinds.get(kind.plural)?.follow(kind);
     this.#kinds.get('nodes')?.follow(localNode(nodeName));
     this.#kinds.get('services')?.follow(services(selection));
-    this.#kinds.get('endpointslices')?.expect();
-    if (this.#kinds.has('endpointslices')) void this.#chooseServiceEndpoints();
+    for (const choice of this.#choices) {
+      this.#kinds.get(choice.name)?.expect();
+      if (this.#kinds.has(choice.name)) void this.#choose(choice);
+    }
     this.#followDependentKinds();
   }
 
@@ -436,8 +450,8 @@ export class KubernetesFeed implements AsyncDisposable {
     if (this.#started && !this.#ended.signal.aborted) {
       this.#followDependentKinds();
       // An upgraded API server may serve another version.
-      if (name === this.#serviceEndpoints?.plural && this.#kinds.get(name)?.state === 'missing')
-        void this.#chooseServiceEndpoints();
+      const choice = this.#choices.find(({ followed }) => followed?.plural === name);
+      if (choice !== undefined && this.#kinds.get(name)?.state === 'missing') void this.#choose(choice);
     }
     for (const listener of [...this.#listeners]) this.#guard.call(listener, name);
   }
@@ -445,7 +459,7 @@ export class KubernetesFeed implements AsyncDisposable {
   /** Starts or ends the kinds which depend on the state of another kind. */
   #followDependentKinds(): void {
     this.#followPods();
-    const followed = this.#serviceEndpoints?.plural;
+    const followed = this.#serviceEndpoints.followed?.plural;
     if (followed !== undefined && this.#kinds.get(followed)?.complete === true) {
       const other = this.#kinds.get(otherEndpoints(followed));
       if (other !== undefined && other.size > 0) other.withdraw();
@@ -472,34 +486,33 @@ export class KubernetesFeed implements AsyncDisposable {
   }
 
   /**
-   * Follows the first kind of service endpoints that the API server serves (KUBERNETES 13), never slices and Endpoints
-   * together. Listeners of {@link onChange} are called after each failure.
+   * Follows the first kind of a choice that the API server serves (KUBERNETES 13). Listeners of {@link onChange} are
+   * called after each failure.
    */
-  async #chooseServiceEndpoints(): Promise<void> {
-    if (this.#isDiscovering) return;
-    this.#isDiscovering = true;
-    const { source, clock, random, selection = {} } = this.#options;
+  async #choose(choice: KindChoice): Promise<void> {
+    if (choice.isDiscovering) return;
+    choice.isDiscovering = true;
+    const { source, clock, random } = this.#options;
     const { signal } = this.#ended;
-    const kinds = serviceEndpoints(selection);
     for (let failures = 1; !signal.aborted; failures++) {
       try {
-        const served = (await source.firstServed(kinds, signal)) ?? kinds.at(-1);
-        if (served !== undefined && !signal.aborted) this.#followServiceEndpoints(served);
+        const served = (await source.firstServed(choice.kinds, signal)) ?? choice.kinds.at(-1);
+        if (served !== undefined && !signal.aborted) this.#followChosen(choice, served);
         break;
       } catch (error) {
-        if (!signal.aborted) this.#kinds.get('endpointslices')?.recordDiscoveryFailure(messageOf(error));
+        if (!signal.aborted) this.#kinds.get(choice.name)?.recordDiscoveryFailure(messageOf(error));
         await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
       }
     }
-    this.#isDiscovering = false;
+    choice.isDiscovering = false;
   }
 
-  /** Follows a kind of service endpoints. The objects of the previous kind stay until the new ones are listed. */
-  #followServiceEndpoints(kind: ResourceKind): void {
-    const { plural, version } = this.#serviceEndpoints ?? {};
-    if (plural === kind.plural && version === kind.version) return; // the reflector retries by itself
-    this.#serviceEndpoints = kind;
-    this.#kinds.get(otherEndpoints(kind.plural))?.rest();
+  /** Follows a kind of a choice. The objects of the previous kind stay until the new ones are listed. */
+  #followChosen(choice: KindChoice, kind: ResourceKind): void {
+    const { plural: name, version } = choice.followed ?? {};
+    if (name === kind.plural && version === kind.version) return; // the reflector retries by itself
+    choice.followed = kind;
+    for (const { plural } of choice.kinds) if (plural !== kind.plural) this.#kinds.get(plural)?.rest();
     this.#kinds.get(kind.plural)?.follow(kind);
   }
 
@@ -578,6 +591,10 @@ const OPTIONS = optionsWith({
   onForget: optional(FUNCTION),
   onCause: optional(FUNCTION),
 });
+
+function choiceOf(name: string, kinds: readonly ResourceKind[]): KindChoice {
+  return { name, kinds, followed: undefined, isDiscovering: false };
+}
 
 function otherEndpoints(plural: string): 'endpoints' | 'endpointslices' {
   return plural === 'endpoints' ? 'endpointslices' : 'endpoints';

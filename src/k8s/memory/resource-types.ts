@@ -45,6 +45,7 @@ export const CLUSTER_TYPES: readonly ResourceType[] = [
   resourceType('cilium.io', 'v2', 'CiliumIdentity', 'Cluster', false),
   resourceType('cilium.io', 'v2', 'CiliumNetworkPolicy', 'Namespaced', true),
   resourceType('cilium.io', 'v2', 'CiliumClusterwideNetworkPolicy', 'Cluster', true),
+  resourceType('cilium.io', 'v2', 'CiliumCIDRGroup', 'Cluster', false),
   resourceType('cilium.io', 'v2alpha1', 'CiliumEndpointSlice', 'Cluster', false),
   resourceType('cilium.io', 'v2alpha1', 'CiliumCIDRGroup', 'Cluster', false),
   ...MCS_TYPES,

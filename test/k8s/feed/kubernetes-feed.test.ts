@@ -39,12 +39,12 @@ describe('a feed of Kubernetes', () => {
   it('requests the kinds that it needs, with these selectors', async () => {
     const world = await new FeedWorld({ metadata: new RecordingMetadata(), onLabels: () => {} }).started();
     expect([...selectors(world)].sort()).toEqual([
+      'cilium.io/v2/ciliumcidrgroups - -',
       'cilium.io/v2/ciliumclusterwidenetworkpolicies - -',
       'cilium.io/v2/ciliumendpoints - -',
       'cilium.io/v2/ciliumidentities - -',
       'cilium.io/v2/ciliumnetworkpolicies - -',
       'cilium.io/v2/ciliumnodes - -',
-      'cilium.io/v2alpha1/ciliumcidrgroups - -',
       'discovery.k8s.io/v1/endpointslices !service.kubernetes.io/headless,endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io -',
       'networking.k8s.io/v1/networkpolicies - -',
       'v1/namespaces - -',

@@ -16,6 +16,11 @@ async function policyWorld(): Promise<{ readonly world: FeedWorld; readonly meta
   return { world: await new FeedWorld({ metadata }).started(), metadata };
 }
 
+/** Returns the versions in which CIDR groups were requested. */
+function groupVersions({ cluster }: FeedWorld): readonly string[] {
+  return cluster.followers.flatMap(({ kind }) => (kind.plural === 'ciliumcidrgroups' ? [kind.version] : []));
+}
+
 function policy(name: string, spec: object, namespace: string | null = 'shop'): SaidObject {
   return { metadata: namespace === null ? { name } : { name, namespace }, spec };
 }
@@ -58,6 +63,39 @@ describe('the CIDRs of policies', () => {
     expect(prefixes('cnp/shop/p')).toHaveLength(12);
     expect(prefixes('cnp/shop/p')).toContain('10.2.0.1/32');
     expect(prefixes('ccnp/p')).toHaveLength(6);
+  });
+
+  it.each([
+    ['v2', []],
+    ['v2alpha1', ['ciliumcidrgroups/v2']],
+  ])('of groups are read in version %s of an API server without %j (K 48)', async (version, missing) => {
+    const metadata = new RecordingMetadata();
+    const world = new FeedWorld({ metadata });
+    for (const kind of missing) world.cluster.missing.add(kind);
+    await world.started();
+    expect(groupVersions(world)).toEqual([version]);
+  });
+
+  it('of groups stay when an upgraded API server no longer serves their version (regression: v2alpha1 was requested for ever)', async () => {
+    const metadata = new RecordingMetadata();
+    const world = new FeedWorld({ metadata });
+    const { cluster } = world;
+    cluster.missing.add('ciliumcidrgroups/v2');
+    await world.started();
+    cluster.put('ciliumcidrgroups', {
+      metadata: { name: 'office' },
+      spec: { externalCIDRs: ['10.0.0.0/24'] },
+    });
+    cluster.missing.clear();
+    cluster.missing.add('ciliumcidrgroups/v2alpha1');
+    cluster.list('ciliumcidrgroups');
+    await Promise.resolve();
+    await Promise.resolve();
+    cluster.settle();
+    expect(groupVersions(world)).toEqual(['v2alpha1', 'v2']);
+    expect(metadata.said).toEqual(['10.0.0.0/24 cidrgroup/office']);
+    cluster.delete('ciliumcidrgroups', 'office');
+    expect(metadata.said).toEqual([]);
   });
 
   it('of groups are added and deleted with the group, which may be created later (K 48, 54)', async () => {

@@ -175,15 +175,13 @@ export class FakeCluster implements ResourceSource {
   follow(kind: ResourceKind, sink: ResourceSink, options: FollowOptions = {}): FollowedResource {
     const follower = new FakeFollower(kind, sink, options);
     this.followers.push(follower);
-    if (this.missing.has(kind.plural)) follower.say('missing');
+    if (!this.#serves(kind)) follower.say('missing');
     else if (this.immediate) follower.list(this.objects(kind.plural));
     return follower;
   }
 
   firstServed(kinds: readonly ResourceKind[]): Promise<ResourceKind | undefined> {
-    const isServed = ({ plural, version }: ResourceKind): boolean =>
-      !this.missing.has(plural) && !this.missing.has(`${plural}/${version}`);
-    return Promise.resolve(kinds.find(isServed));
+    return Promise.resolve(kinds.find((kind) => this.#serves(kind)));
   }
 
   objects(plural: string): readonly KubernetesObject[] {
@@ -217,8 +215,12 @@ export class FakeCluster implements ResourceSource {
     for (const follower of this.#alive(plural)) this.#list(follower);
   }
 
+  #serves({ plural, version }: ResourceKind): boolean {
+    return !this.missing.has(plural) && !this.missing.has(`${plural}/${version}`);
+  }
+
   #list(follower: FakeFollower): void {
-    if (this.missing.has(follower.kind.plural)) follower.say('missing');
+    if (!this.#serves(follower.kind)) follower.say('missing');
     else follower.list(this.objects(follower.kind.plural));
   }
 
