@@ -1,4 +1,10 @@
-import { type Backend, type Backends, NO_BACKENDS } from '../../../servicecache/backend.ts';
+import {
+  type Backend,
+  type Backends,
+  filterBackends,
+  NO_BACKENDS,
+  type Ports,
+} from '../../../servicecache/backend.ts';
 import type { ServiceEvent, ServiceListener } from '../../../servicecache/events.ts';
 import { isExposedOn, isRestricted } from '../../../servicecache/exposure.ts';
 import { FrontendIndex, type FrontendMatch } from '../../../servicecache/frontend-index.ts';
@@ -70,6 +76,14 @@ export interface DesiredServicesOptions {
   readonly limitsNodePorts?: boolean | undefined;
 }
 
+/** An announced service and its backends. */
+interface KnownService {
+  readonly service: Service;
+  readonly backends: Backends;
+  /** With {@link MIN_KEPT_TEXTS} backends or more: those of each port and family that was read. */
+  candidates: Map<string, Backends> | undefined;
+}
+
 export interface NodeLabels {
   get(key: string): string | undefined;
 }
@@ -85,12 +99,24 @@ function isExternal({ ports, externalIPs, ingressIPs }: Service): boolean {
   return externalIPs.size + ingressIPs.size > 0 || ports.some(({ nodePort }) => nodePort !== 0);
 }
 
-/** Returns a backend of a frontend as text; undefined if it has no such port or is of the other family. */
-function backendText({ ip, portName, protocol }: Frontend, backend: Backend | undefined): string | undefined {
+/** Returns the backends with the port and the family of a frontend. */
+function candidatesOf({ ip, portName, protocol }: Frontend, backends: Backends): Backends {
+  const isIPv6 = ip.includes(':');
+  let last: Ports | undefined; // most backends share one object
+  let hasPort = false;
+  return filterBackends(backends, ({ address, ports }) => {
+    if (ports !== last) {
+      last = ports;
+      hasPort = ports.get(portName)?.protocol === protocol;
+    }
+    return hasPort && address.includes(':') === isIPv6;
+  });
+}
+
+/** Returns a backend of a frontend as text. */
+function backendText({ portName, protocol }: Frontend, backend: Backend | undefined): string | undefined {
   const at = backend?.ports.get(portName);
-  if (backend === undefined || at?.protocol !== protocol) return undefined;
-  if (backend.address.includes(':') !== ip.includes(':')) return undefined;
-  return formatFrontend({ ip: backend.address, port: at.port, protocol });
+  return backend && at && formatFrontend({ ip: backend.address, port: at.port, protocol });
 }
 
 function anyPortOf(ip: string): string {
@@ -109,8 +135,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   /** Cluster IPs by service, and the number of services of each. */
   readonly #clusterIPs = new Map<string, Iterable<string>>();
   readonly #ipUsers = new Map<string, number>();
-  /** The announced services and their backends, by name. */
-  readonly #services = new Map<string, { readonly service: Service; readonly backends: Backends }>();
+  /** By name. */
+  readonly #services = new Map<string, KnownService>();
   /** By frontend with {@link MIN_KEPT_TEXTS} backends or more: their texts, and the selection that they are of. */
   readonly #lists = new Map<
     string,
@@ -214,7 +240,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     if (!isGone && isRestricted(service)) this.#restricted.set(name, service);
     else this.#restricted.delete(name);
     if (isGone) this.#services.delete(name);
-    else this.#services.set(name, { service, backends: endpoints.backends });
+    else this.#services.set(name, { service, backends: endpoints.backends, candidates: undefined });
     const touched = new Set<string>();
     this.#setFrontends(name, isGone ? undefined : service, touched);
     for (const one of new Set([service, oldService])) {
@@ -225,6 +251,22 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
 
   #backendsOf(id: ServiceID): Backends {
     return this.#services.get(formatServiceID(id))?.backends ?? NO_BACKENDS;
+  }
+
+  /**
+   * Returns the backends from which those of a frontend are selected. As in kube-proxy, a backend without the port or
+   * of the other family excludes no other.
+   */
+  #candidatesOf({ id, frontend }: FrontendMatch): Backends {
+    const known = this.#services.get(formatServiceID(id));
+    if (known === undefined) return NO_BACKENDS;
+    if (known.backends.size < MIN_KEPT_TEXTS) return candidatesOf(frontend, known.backends);
+    const { ip, portName, protocol } = frontend;
+    const key = `${ip.includes(':') ? 6 : 4} ${protocol} ${portName}`;
+    known.candidates ??= new Map();
+    const candidates = known.candidates.get(key) ?? candidatesOf(frontend, known.backends);
+    known.candidates.set(key, candidates);
+    return candidates;
   }
 
   #namesOf(isWanted: (service: Service) => boolean): readonly string[] {
@@ -266,11 +308,12 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return this.#index.indexedFrontendsOf(service).map(formatFrontend);
   }
 
-  #itemOf({ id, service, frontend }: FrontendMatch): ServiceItem {
+  #itemOf(match: FrontendMatch): ServiceItem {
+    const { service, frontend } = match;
     const { nodeName, clients: client } = this.#options;
     const context = { service, frontend: frontend.kind, client, nodeName, zone: '' };
     return {
-      backends: this.#listOf(frontend, selectBackends(this.#backendsOf(id), context)),
+      backends: this.#listOf(frontend, selectBackends(this.#candidatesOf(match), context)),
       affinitySeconds: service.sessionAffinitySeconds,
       masquerade: this.#isMasqueraded(service, frontend.kind),
       sources: this.#sourcesOf(service, frontend),

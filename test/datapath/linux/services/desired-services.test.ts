@@ -234,7 +234,7 @@ it('formats only the changed backends of a large service (regression: all, for e
     cache.updateEndpoints(createEndpointSlice({ service: id, name: `web-${slice}`, backends }));
   };
   const key = '172.16.0.1:80/TCP';
-  /** Returns the number of backends that were formatted. */
+  /** Returns the number of reads of ports: one for each formatted backend, and one when the candidates are computed. */
   const formatted = (size: number): number => {
     read.mockClear();
     const item = desired.get(key);
@@ -245,23 +245,51 @@ it('formats only the changed backends of a large service (regression: all, for e
   };
   updatePort('http');
   for (let slice = 0; slice < 20; slice++) updateSlice(slice, 100);
-  expect(formatted(2000)).toBe(2000);
+  expect(formatted(2000)).toBe(2001);
   expect(formatted(2000)).toBe(0);
   updateSlice(3, 90);
-  expect(formatted(1990)).toBe(10);
+  expect(formatted(1990)).toBe(11);
   updateSlice(4, 100, 'terminating');
-  expect(formatted(1988)).toBe(2);
+  expect(formatted(1988)).toBe(3);
   updateSlice(20, 30);
-  expect(formatted(2018)).toBe(30);
+  expect(formatted(2018)).toBe(31);
   updatePort('other');
-  expect(formatted(2018)).toBe(2018);
+  expect(formatted(2018)).toBe(2019);
   cache.deleteService(id);
   desired.get(key); // as the table does, to delete the frontend
   updatePort('other');
-  expect(formatted(2018)).toBe(2018);
+  expect(formatted(2018)).toBe(2019);
   for (let slice = 0; slice < 10; slice++) updateSlice(slice, 0);
-  expect(formatted(1030)).toBe(988);
+  expect(formatted(1030)).toBe(989);
   updateSlice(20, 0); // fewer than are kept
-  expect(formatted(1000)).toBe(30);
-  expect(formatted(1000)).toBe(1000);
+  expect(formatted(1000)).toBe(31);
+  expect(formatted(1000)).toBe(1001);
+});
+
+it('selects among the backends with the port and family of the frontend (regression: others excluded them)', () => {
+  const cache = new ServiceCache({ clusterName: 'own' });
+  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', clients: 'inside' });
+  cache.subscribe(desired.listener(() => {}));
+  const id = { namespace: 'shop', name: 'web' };
+  const [web, metrics] = [
+    { port: 80, protocol: 6 },
+    { port: 90, protocol: 6 },
+  ];
+  const ports = Object.entries({ web, metrics }).map(
+    ([name, port]) => [name, { ...port, nodePort: 0 }] as const,
+  );
+  const clusterIPs = ['172.16.0.1', 'fd00:172::1'];
+  const trafficDistribution = 'prefer-same-node';
+  cache.updateService(createService({ id, addressing: 'assigned', clusterIPs, ports, trafficDistribution }));
+  const backends = [
+    createBackend({ address: '10.0.0.1', ports: [['web', web]], nodeName: 'here' }),
+    createBackend({ address: '10.0.0.2', ports: Object.entries({ web, metrics }), nodeName: 'there' }),
+    createBackend({ address: 'fd00::2', ports: [['web', web]], nodeName: 'there', state: 'terminating' }),
+  ];
+  cache.updateEndpoints(createEndpointSlice({ service: id, backends }));
+  const selected = (key: string): readonly string[] | undefined => desired.get(key)?.backends;
+  expect(selected('172.16.0.1:80/TCP')).toEqual(['10.0.0.1:80/TCP']);
+  expect(selected('172.16.0.1:90/TCP')).toEqual(['10.0.0.2:90/TCP']);
+  expect(selected('[fd00:172::1]:80/TCP')).toEqual(['[fd00::2]:80/TCP']);
+  expect(selected('[fd00:172::1]:90/TCP')).toEqual([]);
 });

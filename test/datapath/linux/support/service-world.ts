@@ -115,9 +115,7 @@ export class ServiceWorld {
           const write = (address: string, at: number): string =>
             `${six ? `[${address}]` : address}:${at}/${text}`;
           const isLocal = service.isLocal && ip !== SHARED_IP;
-          const ips = this.#usable(service.number, isLocal).filter(
-            (address) => address.includes(':') === six,
-          );
+          const ips = this.#usable(service.number, isLocal, six);
           const backends = ips.map((address) => write(address, target)).sort();
           const affinity = service.affinitySeconds === 0 ? '' : ` affinity ${service.affinitySeconds}s`;
           rows.push([write(ip, port), `→ ${backends.join(' ') || 'refused'}${affinity}`]);
@@ -127,14 +125,16 @@ export class ServiceWorld {
     return Object.fromEntries(new Map(rows.sort(([a], [b]) => (a < b ? -1 : 1))));
   }
 
-  #usable(number: number, isLocal: boolean): readonly string[] {
+  #usable(number: number, isLocal: boolean, six: boolean): readonly string[] {
     const all = new Map<string, PlainBackend>();
     for (const [key, ips] of this.#offers) {
       if (key.split(' ')[1] !== String(number)) continue;
       for (const ip of ips) all.set(ip, { ip, state: 'active', node: '' });
     }
     for (const backend of this.#slices.get(number) ?? []) all.set(backend.ip, backend);
-    const here = [...all.values()].filter(({ node }) => !isLocal || node === 'here');
+    const here = [...all.values()].filter(
+      ({ ip, node }) => ip.includes(':') === six && (!isLocal || node === 'here'),
+    );
     const active = here.filter(({ state }) => state === 'active');
     return (active.length > 0 ? active : here).map(({ ip }) => ip);
   }
