@@ -26,17 +26,18 @@ import type { EtcdStream } from './etcd-connection.ts';
 import { EtcdEndpoint } from './etcd-endpoint.ts';
 import { etcdError, isTooManyRequests, MAX_SERVER_TEXT } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
-import { decodeLease, decodeRange, encodeLease, encodeLeaseGrant, encodeRange } from './messages.ts';
+import {
+  decodeLease,
+  decodeRange,
+  decodeStatus,
+  encodeLease,
+  encodeLeaseGrant,
+  encodeRange,
+  NO_MEMBER,
+} from './messages.ts';
 import { decodeTxn, encodeTxn } from './txn-messages.ts';
 
-/** The answer of `Maintenance.Status`, as etcd3 decodes it. */
-interface GeneratedStatus {
-  readonly header: { readonly member_id: string } | null;
-  readonly version: string;
-  readonly leader: string;
-  /** A missing leader, and active alarms. */
-  readonly errors: readonly string[];
-}
+const NO_FIELDS = Buffer.alloc(0);
 
 /** Errors which make the transport use the next endpoint. */
 const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...UNREACHABLE, 'internal']);
@@ -270,15 +271,15 @@ function withHeader<T extends Pick<RangeResponse, 'header'>>(answer: T): T {
 
 async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Promise<EndpointStatus> {
   try {
-    const answer = await endpoint.call<GeneratedStatus>('Maintenance', 'status', {}, options);
+    const answer = await endpoint.raw('Maintenance', 'Status', NO_FIELDS, options);
+    const { memberID, version, leader, errors } = decodeStatus(answer);
+    const error = cutText(errors.map((text) => text.trim()).join(', '), MAX_SERVER_TEXT);
     return {
       endpoint: endpoint.address,
-      healthy: answer.leader !== '0' && answer.errors.length === 0,
-      version: cutText(answer.version, MAX_SERVER_TEXT),
-      isLeader: answer.leader === answer.header?.member_id,
-      ...(answer.errors.length > 0 && {
-        error: cutText(answer.errors.map((error) => error.trim()).join(', '), MAX_SERVER_TEXT),
-      }),
+      healthy: leader !== NO_MEMBER && errors.length === 0,
+      version,
+      isLeader: leader === memberID,
+      ...(errors.length > 0 && { error }),
     };
   } catch (error) {
     return { endpoint: endpoint.address, healthy: false, error: asKvstoreError(error).message };
