@@ -10,7 +10,6 @@ import {
   CLUSTERWIDE_POLICIES,
   pods,
 } from '../../k8s/feed/kinds.ts';
-import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
 import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
@@ -33,7 +32,6 @@ import { ObservedKind } from './observed-kind.ts';
 import type { ObjectAccess } from './perform-write.ts';
 import { PolicyStatusCollector } from './policy-status-collector.ts';
 import { type Collector, RoundsDuty } from './rounds.ts';
-import { type Shape, trimTo } from './trim.ts';
 import { UNMANAGED_DNS_SELECTOR, UnmanagedDnsCollector } from './unmanaged-dns-collector.ts';
 
 /** Milliseconds between rounds, by duty; 0 switches the duty off. */
@@ -75,23 +73,30 @@ const WRITES_PER_SECOND = 20;
 /** As in Cilium for a small cluster. */
 const SLICE_WRITES_PER_SECOND = 10;
 
-/** The fields of each followed kind to keep in memory. */
-const SHAPES = {
-  endpoints: {
-    metadata: { ownerReferences: { kind: true, name: true, uid: true } },
-    status: { identity: { id: true }, networking: { addressing: { ipv4: true, ipv6: true } } },
-  },
-  slicedEndpoints: {
-    metadata: { ownerReferences: { kind: true, name: true, uid: true } },
-    status: { identity: { id: true }, networking: true, encryption: true, 'named-ports': true },
-  },
-  slices: { endpoints: { id: true } },
-  identities: { metadata: { annotations: { [IDENTITY_HEARTBEAT]: true } } },
-  ciliumNodes: { metadata: { ownerReferences: { kind: true } } },
-  pods: { status: { phase: true, podIP: true, podIPs: { ip: true } } },
-  dns: { spec: { hostNetwork: true }, status: { phase: true, startTime: true } },
-  nodes: {},
-} satisfies Readonly<Record<string, Shape>>;
+const OWNER_FIELDS = ['kind', 'name', 'uid'].map((name) => `metadata.ownerReferences.${name}`);
+
+/** The fields of each followed kind that are read. */
+const FIELDS = {
+  endpoints: [
+    ...OWNER_FIELDS,
+    'status.identity.id',
+    'status.networking.addressing.ipv4',
+    'status.networking.addressing.ipv6',
+  ],
+  slicedEndpoints: [
+    ...OWNER_FIELDS,
+    'status.identity.id',
+    'status.networking',
+    'status.encryption',
+    'status.named-ports',
+  ],
+  slices: ['endpoints.id'],
+  identities: ['metadata.annotations'],
+  ciliumNodes: ['metadata.ownerReferences.kind'],
+  pods: ['status.phase', 'status.podIP', 'status.podIPs.ip'],
+  dns: ['spec.hostNetwork', 'status.phase', 'status.startTime'],
+  nodes: [],
+};
 
 /** Returns a switched-off duty: a row in the status only. */
 function offDuty(name: string): Duty {
@@ -135,30 +140,28 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
     reader: kubernetes.reader(),
     writer: fencedWriter(options, { perSecond: WRITES_PER_SECOND }),
   };
-  const follow = (kind: ResourceKind, shape: Shape): ObservedKind =>
-    new ObservedKind(kubernetes, kind, trimTo(shape)); // each kind once, shared by all collectors
+  const follow = (kind: ResourceKind, fields?: readonly string[]): ObservedKind =>
+    new ObservedKind(kubernetes, kind, (object) => object, fields); // each kind once, shared by all collectors
   const allPods = pods(undefined);
-  const endpoints = follow(CILIUM_ENDPOINTS, batching ? SHAPES.slicedEndpoints : SHAPES.endpoints);
-  const slices = batching
-    ? new ObservedKind(kubernetes, CILIUM_ENDPOINT_SLICES, (slice) => slice)
-    : follow(CILIUM_ENDPOINT_SLICES, SHAPES.slices);
-  const ciliumNodes = follow(CILIUM_NODES, SHAPES.ciliumNodes);
+  const endpoints = follow(CILIUM_ENDPOINTS, batching ? FIELDS.slicedEndpoints : FIELDS.endpoints);
+  const slices = follow(CILIUM_ENDPOINT_SLICES, batching ? undefined : FIELDS.slices);
+  const ciliumNodes = follow(CILIUM_NODES, FIELDS.ciliumNodes);
   return [
     roundsDuty('endpoint-gc', endpointsMs, options, () => {
-      const observed = { endpoints, pods: follow(allPods, SHAPES.pods), nodes: ciliumNodes };
+      const observed = { endpoints, pods: follow(allPods, FIELDS.pods), nodes: ciliumNodes };
       return new EndpointCollector({ ...observed, ...access, clock, gate, intervalMs: endpointsMs });
     }),
     roundsDuty('identity-gc-crd', identitiesMs, options, () => {
-      const observed = { identities: follow(CILIUM_IDENTITIES, SHAPES.identities), endpoints, slices };
+      const observed = { identities: follow(CILIUM_IDENTITIES, FIELDS.identities), endpoints, slices };
       const writer = fencedWriter(options, { perSecond: IDENTITY_DELETES_PER_SECOND });
       return new IdentityCollector({ ...observed, reader: access.reader, writer, clock, gate });
     }),
     roundsDuty('node-gc', nodesMs, options, () => {
-      const nodes = follow(NODES, SHAPES.nodes);
+      const nodes = follow(NODES, FIELDS.nodes);
       return new NodeCollector({ ciliumNodes, nodes, ...access });
     }),
     roundsDuty('unmanaged-kube-dns', dnsMs, options, () => {
-      const dns = follow({ ...allPods, labelSelector: UNMANAGED_DNS_SELECTOR }, SHAPES.dns);
+      const dns = follow({ ...allPods, labelSelector: UNMANAGED_DNS_SELECTOR }, FIELDS.dns);
       return new UnmanagedDnsCollector({ pods: dns, endpoints, ...access, clock });
     }),
     ...policyCollectors(access, options),

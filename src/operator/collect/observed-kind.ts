@@ -15,6 +15,8 @@ export function objectKey({ metadata: { namespace = '', name } }: KubernetesObje
   return `${namespace}/${name}`;
 }
 
+const TIMES = ['metadata.creationTimestamp', 'metadata.deletionTimestamp'];
+
 interface Following {
   readonly resource: FollowedResource;
   readonly ended: AbortController;
@@ -29,15 +31,26 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
   readonly kind: ResourceKind;
   readonly #source: ResourceSource;
   readonly #trim: (object: KubernetesObject) => T;
+  readonly #fields: readonly string[] | undefined;
   readonly #objects = new Map<string, T>();
   readonly #listeners = new Set<(events: readonly ResourceEvent[]) => void>();
   #users = 0;
   #following: Following | undefined;
 
-  constructor(source: ResourceSource, kind: ResourceKind, trim: (object: KubernetesObject) => T) {
+  /**
+   * @param trim returns the part of an object to keep in memory
+   * @param fields the decoded fields, in addition to times and identity: see `FollowOptions`. Default: all
+   */
+  constructor(
+    source: ResourceSource,
+    kind: ResourceKind,
+    trim: (object: KubernetesObject) => T,
+    fields?: readonly string[],
+  ) {
     this.#source = source;
     this.kind = kind;
     this.#trim = trim;
+    this.#fields = fields && [...TIMES, ...fields];
   }
 
   /** The objects, by {@link objectKey}. */
@@ -93,7 +106,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
       onListed: (): void => {},
       onRelisted: (): void => this.#apply([]),
     };
-    const options = { signal: ended.signal, keep: objectVersion };
+    const options = { signal: ended.signal, keep: objectVersion, fields: this.#fields };
     return { resource: this.#source.follow(this.kind, sink, options), ended };
   }
 

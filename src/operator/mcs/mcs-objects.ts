@@ -8,10 +8,8 @@ import type { KubernetesObject, ResourceEvent, ResourceSource } from '../../k8s/
 import { allowManyListeners } from '../../kvstore/session/shared-signal.ts';
 import { field } from '../collect/field.ts';
 import { ObservedKind } from '../collect/observed-kind.ts';
-import { type Shape, trimTo } from '../collect/trim.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import type { DutyContext } from '../duty-report.ts';
-import { GLOBAL_NAMESPACE } from '../publish/global-namespaces.ts';
 import { IMPORT_NAME_LABEL, MCS_GROUP, MCS_VERSIONS, type McsVersion, mcsKind, SERVICES } from './names.ts';
 
 export interface McsObjectsOptions extends DutyContext {
@@ -25,34 +23,28 @@ export type McsListener = (kind: McsKindName, events: readonly ResourceEvent[]) 
 
 type NamedKind = readonly [McsKindName, ObservedKind];
 
-const SERVICE_SPEC: Shape = {
-  type: true,
-  clusterIP: true,
-  ports: true,
-  selector: true,
-  ipFamilies: true,
-  sessionAffinity: true,
-  sessionAffinityConfig: true,
-  internalTrafficPolicy: true,
-  trafficDistribution: true,
-};
-const DERIVED_SERVICE: Shape = {
-  spec: { ...SERVICE_SPEC, clusterIPs: true, ipFamilyPolicy: true },
-  metadata: { labels: true, annotations: true, ownerReferences: true },
-};
+/** The decoded fields of a Service: those of an export, and those of a derived Service. */
+const SERVICE_FIELDS = [
+  ...['labels', 'annotations', 'ownerReferences'].map((name) => `metadata.${name}`),
+  ...[
+    'type',
+    'clusterIP',
+    'clusterIPs',
+    'ports',
+    'selector',
+    'ipFamilies',
+    'ipFamilyPolicy',
+    'sessionAffinity',
+    'sessionAffinityConfig',
+    'internalTrafficPolicy',
+    'trafficDistribution',
+  ].map((name) => `spec.${name}`),
+];
 
-const NAMESPACE: Shape = { metadata: { annotations: { [GLOBAL_NAMESPACE]: true } } };
-
-const trimService = trimTo({ spec: SERVICE_SPEC });
-const trimDerived = trimTo(DERIVED_SERVICE);
-
-/**
- * Returns the part of a Service to keep in memory. Unless it is a derived Service, only the fields of an export
- * are kept.
- */
+/** Returns the part of a Service to keep in memory. An export needs no labels and annotations. */
 function trimmed(service: KubernetesObject): KubernetesObject {
-  const isDerived = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL) !== undefined;
-  return isDerived ? trimDerived(service) : trimService(service);
+  const { labels, annotations: _, ownerReferences: __, ...metadata } = service.metadata;
+  return field(labels, IMPORT_NAME_LABEL) === undefined ? { ...service, metadata } : service;
 }
 
 /**
@@ -244,8 +236,11 @@ export class McsObjects implements Duty {
     followSignal(signal, ended);
     allowManyListeners(signal);
     const others: readonly NamedKind[] = [
-      ['services', new ObservedKind(source, SERVICES, trimmed)],
-      ['namespaces', new ObservedKind(source, NAMESPACES, trimTo(NAMESPACE))],
+      ['services', new ObservedKind(source, SERVICES, trimmed, SERVICE_FIELDS)],
+      [
+        'namespaces',
+        new ObservedKind(source, NAMESPACES, (namespace) => namespace, ['metadata.annotations']),
+      ],
     ];
     const versioned = versionedKinds(source, version);
     this.#version = version;

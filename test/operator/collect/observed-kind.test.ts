@@ -8,7 +8,6 @@ import type {
 } from '../../../src/k8s/resource.ts';
 import { field, isBeingDeleted, items, timeAt } from '../../../src/operator/collect/field.ts';
 import { ObservedKind, objectKey, optionalKind } from '../../../src/operator/collect/observed-kind.ts';
-import { trimTo } from '../../../src/operator/collect/trim.ts';
 import { notServedText } from '../../../src/operator/duty-report.ts';
 
 const PODS = { group: '', version: 'v1', plural: 'pods' };
@@ -23,11 +22,13 @@ class Source {
   status: Partial<ResourceStatus> = { state: 'listing', listed: false };
   readonly sinks: ResourceSink[] = [];
   readonly signals: (AbortSignal | undefined)[] = [];
+  fields: readonly string[] | undefined;
 
   readonly source: Pick<ResourceSource, 'follow'> = {
     follow: (_kind, sink, options) => {
       this.sinks.push(sink);
       this.signals.push(options?.signal);
+      this.fields = options?.fields;
       return {
         status: () => this.status as ResourceStatus, // the part of it that is read
         waitForListed: () => Promise.resolve(),
@@ -36,8 +37,11 @@ class Source {
     },
   };
 
-  observed(trim: (one: KubernetesObject) => KubernetesObject = (one) => one): ObservedKind {
-    return new ObservedKind(this.source as ResourceSource, PODS, trim);
+  observed(
+    trim: (one: KubernetesObject) => KubernetesObject = (one) => one,
+    fields?: readonly string[],
+  ): ObservedKind {
+    return new ObservedKind(this.source as ResourceSource, PODS, trim, fields);
   }
 
   tell(...events: readonly ResourceEvent[]): void {
@@ -90,6 +94,14 @@ describe('a kind that collectors observe', () => {
     source.tell({ type: 'delete', object: object('b') });
     expect([told.length, kind.objects.size]).toEqual([4, 1]);
     expect(objectKey({ metadata: { name: 'x', uid: 'u', resourceVersion: '1' } })).toBe('/x');
+  });
+
+  it('is decoded with all fields, or only with the given ones and its times', () => {
+    const source = new Source();
+    source.observed().follow(new AbortController().signal);
+    expect(source.fields).toBeUndefined();
+    source.observed(undefined, ['spec']).follow(new AbortController().signal);
+    expect(source.fields).toEqual(['metadata.creationTimestamp', 'metadata.deletionTimestamp', 'spec']);
   });
 
   it('has no listener whose signal has already fired (regression: it received the events of later runs)', () => {
@@ -155,47 +167,6 @@ describe('a kind that collectors observe', () => {
 });
 
 describe('the kept part of an object', () => {
-  it('is its identity and age, and the fields of a shape, of each element of a list', () => {
-    const times = { creationTimestamp: 'then', deletionTimestamp: 'now' };
-    const full = {
-      metadata: {
-        name: 'a',
-        namespace: 'shop',
-        uid: 'u',
-        resourceVersion: '1',
-        ...times,
-        labels: { l: '1' },
-        ownerReferences: [{ kind: 'Pod', name: 'a', more: 1 }, 'text', null],
-      },
-      spec: { x: 1 },
-      status: { phase: 'Running', ips: [{ ip: '1', more: 1 }], all: { deep: [1] }, more: 1 },
-    };
-    const shape = {
-      metadata: { ownerReferences: { kind: true } },
-      status: { phase: true, ips: { ip: true }, all: true, toString: true },
-      toString: true,
-    } as const;
-    expect(trimTo(shape)(full)).toEqual({
-      metadata: {
-        name: 'a',
-        namespace: 'shop',
-        uid: 'u',
-        resourceVersion: '1',
-        ...times,
-        ownerReferences: [{ kind: 'Pod' }, 'text', null],
-      },
-      status: { phase: 'Running', ips: [{ ip: '1' }], all: { deep: [1] } },
-    });
-    expect(Object.keys(trimTo(shape)(full))).toEqual(['status', 'metadata']);
-    expect(trimTo({})(full)).toEqual({
-      metadata: { name: 'a', namespace: 'shop', uid: 'u', resourceVersion: '1', ...times },
-    });
-    expect(trimTo({ status: { phase: true } })({ ...object('a'), status: 'none' })).toEqual({
-      ...object('a'),
-      status: 'none',
-    });
-  });
-
   it('is found by a path of own names, as a list, or as a time', () => {
     const value = {
       a: { b: [{ c: 1 }], time: '1970-01-01T00:00:01Z', none: null, bad: '1970-02-30T00:00:00Z', n: 7 },
