@@ -24,8 +24,8 @@ import type { EtcdConfig } from './etcd-config.ts';
 import { MAX_SERVER_TEXT } from './etcd-errors.ts';
 
 /*
- * A handwritten codec for the messages of etcd, except transactions (etcd 3.4 `rpc.proto`, `kv.proto`). Decoding takes a
- * sixth of the time of the generated decoder.
+ * A handwritten codec for the messages of etcd, except transactions (etcd 3.4 `rpc.proto`, `kv.proto`). Decoding takes
+ * a sixth of the time of the generated decoder.
  */
 
 const EMPTY = new Uint8Array(0);
