@@ -254,6 +254,7 @@ export function applyOriginChange(current: Correlation, change: OriginChange, or
   }
   const index = indexes.get(current) ?? new OriginIndex();
   indexes.delete(current);
+  index.beginChange(change, origins);
   const correlator = new Correlator(current, change, origins, index);
   everyDifference(before, after, (old, next) => {
     if (next !== undefined) correlator.claim(next, old === undefined);

@@ -1,3 +1,4 @@
+import { SplitMap } from '../columns/split-map.ts';
 import type { Backend, OfferedBackends } from './backend.ts';
 
 /**
@@ -33,27 +34,42 @@ export function compareOrigins(a: Origin, b: Origin): number {
   return a.slice < b.slice ? -1 : 1;
 }
 
+/** Number of slices of a cluster from which its service is indexed. A search of fewer slices takes less than 10 µs. */
+const INDEXED_SLICES = 16;
+/** Number of addresses that each change of an indexed service adds to the index: less than 1 ms. */
+const INDEXED_PER_CHANGE = 1024;
+
 /**
  * Finds the origins of addresses with one claim. A search checks the slices one by one and, at about the same cost,
  * adds some addresses to the index, so that later searches find them there. Changes of the service update the index.
+ *
+ * If a cluster has at least {@link INDEXED_SLICES} slices, the index is built with its changes and kept. Otherwise the
+ * first slice that overlaps many others would search, and index, all backends of the service in one turn.
  */
 export class OriginIndex {
   /**
    * The origin of each address with one claim, if it is indexed. Addresses without a claim, or with several, may have
    * any origin, because a new or last claim replaces it.
    */
-  readonly #byAddress = new Map<string, Origin>();
+  readonly #byAddress = new SplitMap<Origin>();
   /** The addresses that are not yet indexed; undefined before the first search. */
   #unindexed: Iterator<readonly [string, Origin]> | undefined;
+  #isKept = false;
   /**
-   * Number of changes after which the index is discarded if none of them uses it. It is the number of slices: each
-   * slice may have changed by then, and the next search costs no more than these changes.
+   * Number of changes after which the index is discarded if it is not kept and none of them uses it. It is the number
+   * of slices: each slice may have changed by then, and the next search costs no more than these changes.
    */
   #changesUntilDiscard = 0;
 
+  /** Must be called at the beginning of each change. */
+  beginChange(change: OriginChange, origins: Origins): void {
+    this.#isKept ||= origins.sliceCount(change.origin.cluster) >= INDEXED_SLICES;
+    if (this.#isKept) this.#addNext(INDEXED_PER_CHANGE, change, origins);
+  }
+
   /** Must be called at the end of each change. Returns false if the index is to be discarded. */
   endChange(): boolean {
-    return this.#changesUntilDiscard-- > 0;
+    return this.#changesUntilDiscard-- > 0 || this.#isKept;
   }
 
   /** Returns the origin of a winner whose address has one claim. The claim is not the changed origin's. */
@@ -63,8 +79,7 @@ export class OriginIndex {
     this.#changesUntilDiscard = slices;
     const known = this.#byAddress.get(winner.address);
     if (known !== undefined) return known;
-    this.#unindexed ??= addressesAfter(change, origins);
-    this.#addNext(this.#unindexed, slices);
+    this.#addNext(slices, change, origins);
     return origins.search(winner);
   }
 
@@ -78,13 +93,14 @@ export class OriginIndex {
     this.#byAddress.delete(address);
   }
 
-  /** Adds the next `count` addresses of `unindexed`. Addresses that changed since are in the index already. */
-  #addNext(unindexed: Iterator<readonly [string, Origin]>, count: number): void {
+  /** Adds the next `count` addresses. Addresses that changed since the first call are in the index already. */
+  #addNext(count: number, change: OriginChange, origins: Origins): void {
+    this.#unindexed ??= addressesAfter(change, origins);
     for (let added = 0; added < count; added++) {
-      const { done, value } = unindexed.next();
+      const { done, value } = this.#unindexed.next();
       if (done === true) return;
       const [address, origin] = value;
-      if (!this.#byAddress.has(address)) this.#byAddress.set(address, origin);
+      if (this.#byAddress.get(address) === undefined) this.#byAddress.set(address, origin);
     }
   }
 }

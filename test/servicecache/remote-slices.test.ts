@@ -414,23 +414,32 @@ describe('many slices with contested addresses', () => {
     expect(reads).toBeLessThan(2500);
   });
 
+  it('are not all read for a slice that overlaps each of them (regression: 2 s for 1,049 slices)', () => {
+    let state = withService(emptyState(SHOP), service());
+    for (let at = 0; at < 300; at++) state = withCounted(state, `s-${at}`, at);
+    reads = 0;
+    state = withCounted(state, 's-300', ...Array.from({ length: 300 }, (_, at) => at));
+    expect(state.correlation.contested.size).toBe(300);
+    expect(reads).toBeLessThan(10);
+  });
+
   it('are no longer indexed after a change of each slice (regression: the former slices were kept for 1,024 changes)', () => {
     let state = withService(emptyState(SHOP), service());
-    for (let at = 0; at < 20; at++) state = withCounted(state, `s-${at}`, at);
+    for (let at = 0; at < 15; at++) state = withCounted(state, `s-${at}`, at);
     const readsOfContest = (): number => {
-      state = withCounted(state, 's-0', 0, 19);
+      state = withCounted(state, 's-0', 0, 14);
       reads = 0;
       state = withCounted(state, 's-0', 0);
-      state = withCounted(state, 's-0', 0, 19);
+      state = withCounted(state, 's-0', 0, 14);
       const before = reads;
       state = withCounted(state, 's-0', 0);
       return before;
     };
     const indexed = readsOfContest();
-    for (let at = 1; at < 20; at++) state = withCounted(state, `s-${at}`, at, 100 + at);
+    for (let at = 1; at < 15; at++) state = withCounted(state, `s-${at}`, at, 100 + at);
     reads = 0;
-    state = withCounted(state, 's-0', 0, 19);
-    expect(reads).toBeGreaterThan(indexed + 10);
+    state = withCounted(state, 's-0', 0, 14);
+    expect(reads).toBeGreaterThan(indexed + 5);
   });
 
   it('have the same claims as if all slices were added at once (I2)', () => {
