@@ -124,7 +124,11 @@ export type {
 } from './kvstore/session/read-only-backend.ts';
 export { ReadOnlyBackend } from './kvstore/session/read-only-backend.ts';
 export type { RetryQueueStatus } from './kvstore/stores/retry-queue.ts';
-export type { SharedStoreOptions, SharedStoreStatus } from './kvstore/stores/shared-store.ts';
+export type {
+  LocalKeyStore,
+  SharedStoreOptions,
+  SharedStoreStatus,
+} from './kvstore/stores/shared-store.ts';
 export { SharedStore } from './kvstore/stores/shared-store.ts';
 export type { SyncStoreOptions, SyncStoreStatus } from './kvstore/stores/sync-store.ts';
 export { SyncStore } from './kvstore/stores/sync-store.ts';

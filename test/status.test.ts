@@ -106,7 +106,7 @@ describe('status() is plain data that survives JSON, even after many failures:',
       ...[sync, shared, collector, heartbeat, health].map((task) => task.run(signal)),
     ];
     sync.upsert('a', new Uint8Array());
-    shared.updateLocalKey('b', new Uint8Array());
+    shared.local.upsert('b', new Uint8Array());
     await advance(clock, 30_000);
 
     for (const status of [collector.status(), heartbeat.status(), health.status(), sync.status()]) {

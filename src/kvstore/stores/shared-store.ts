@@ -1,6 +1,5 @@
 import {
   atLeast,
-  BYTES,
   checkArgument,
   checkArguments,
   FUNCTION,
@@ -8,7 +7,6 @@ import {
   optional,
   optionsWith,
   SIGNAL,
-  TEXT,
 } from '../../base/arguments.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
@@ -51,6 +49,12 @@ export interface SharedStoreOptions<T>
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
+/** The local keys of a {@link SharedStore}, which runs their store and passes the events of its watch to it. */
+export type LocalKeyStore = Omit<
+  SyncStore,
+  'run' | 'receiveEvent' | 'receiveCanaryEvent' | 'receiveWatchState' | 'recordListed'
+>;
+
 /** Status of a {@link SharedStore}. */
 export interface SharedStoreStatus {
   readonly local: SyncStoreStatus;
@@ -71,6 +75,8 @@ const DELETE_DELAY_MS = 30_000;
  * {@link SyncStore}). The observer receives local keys, too, with the values in the kvstore.
  */
 export class SharedStore<T> {
+  /** Writes the local keys. */
+  readonly local: LocalKeyStore;
   readonly #options: SharedStoreOptions<T> & Runtime;
   readonly #local: SyncStore;
   readonly #shared: WatchStore<T>;
@@ -100,6 +106,7 @@ export class SharedStore<T> {
     const onFault = (error: unknown): void => onFailure?.(error, 'shared keys');
     this.#tasks = new Supervisor({ clock, random, onFailure });
     this.#local = new SyncStore({ ...this.#options, follow: false, keys });
+    this.local = this.#local;
     this.#guard = new CallbackGuard(onFault);
     this.#deletes = new DelayedDeletes(guardedObserver(options.observer, this.#guard), clock, deleteDelayMs);
     this.#shared = new WatchStore({
@@ -136,52 +143,6 @@ export class SharedStore<T> {
       faults: this.#guard.faults,
       background: this.#tasks.status(),
     };
-  }
-
-  /** Returns true if a local key is wanted. */
-  hasLocalKey(name: string): boolean {
-    return this.#local.has(name);
-  }
-
-  /**
-   * Writes a local key.
-   *
-   * @param isDifferent true if the kvstore is known to have another value, or none; the write then does not compare
-   */
-  updateLocalKey(name: string, value: Uint8Array, isDifferent = false): void {
-    this.#local.upsert(name, value, isDifferent);
-  }
-
-  /** Accepts the value that another client has put as the wanted value of a local key. */
-  adoptLocalKey(name: string, value: Uint8Array): void {
-    this.#local.adoptValue(name, value);
-  }
-
-  deleteLocalKey(name: string): void {
-    this.#local.delete(name);
-  }
-
-  /** Declares the local keys complete. Resolves when all writes queued before are stored and the canary is written. */
-  markSynced(): Promise<void> {
-    return this.#local.markSynced();
-  }
-
-  /** @internal See {@link SyncStore.visitInherited}. */
-  visitInherited(
-    slice: number,
-    visit: (name: string, value: Uint8Array) => void,
-  ): Generator<void, void, void> {
-    return this.#local.visitInherited(slice, visit);
-  }
-
-  /** Ends `adoptLeases`: local keys that are set from now on are written, even if the kvstore has them. */
-  endAdoption(): Promise<void> {
-    return this.#local.endAdoption();
-  }
-
-  /** Resolves when all writes of local keys queued before are stored, regardless of the canary. */
-  whenFlushed(): Promise<void> {
-    return this.#local.whenFlushed();
   }
 
   /**
@@ -223,10 +184,4 @@ const OPTIONS = optionsWith({
   deleteDelayMs: optional(atLeast(0)),
 });
 
-checkArguments(SharedStore, {
-  updateLocalKey: { name: TEXT, value: BYTES },
-  adoptLocalKey: { name: TEXT, value: BYTES },
-  deleteLocalKey: { name: TEXT },
-  hasLocalKey: { name: TEXT },
-  run: { signal: SIGNAL },
-});
+checkArguments(SharedStore, { run: { signal: SIGNAL } });

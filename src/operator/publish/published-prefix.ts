@@ -135,7 +135,7 @@ export class PublishedPrefix {
   }
 
   #isWanted(name: string): boolean {
-    return this.#options.isEquivalent === undefined ? this.#store.hasLocalKey(name) : this.#wanted.has(name);
+    return this.#options.isEquivalent === undefined ? this.#store.local.has(name) : this.#wanted.has(name);
   }
 
   /**
@@ -151,7 +151,7 @@ export class PublishedPrefix {
     if (isEquivalent !== undefined) {
       this.#wanted.set(name, value);
       if (this.#isListed) this.#publish(name);
-    } else this.#store.updateLocalKey(name, value);
+    } else this.#store.local.upsert(name, value);
     if (!this.#isSweepWaiting) return;
     this.#isSweepWaiting = false;
     gate.runInBackground(this.#sweep(gate.slice));
@@ -176,7 +176,7 @@ export class PublishedPrefix {
     if (!this.#isWanted(name)) return;
     this.#wanted.delete(name);
     this.#published.delete(name);
-    this.#store.deleteLocalKey(name);
+    this.#store.local.delete(name);
   }
 
   /**
@@ -189,19 +189,19 @@ export class PublishedPrefix {
     await gate.runSteps(this.#collectLeftovers(gate.slice));
     if (this.#leftovers.size > 0) await this.#options.sweepAfter?.();
     await gate.runSteps(this.#sweep(gate.slice));
-    await this.#store.markSynced();
+    await this.#store.local.markSynced();
     this.#isComplete = true;
-    await this.#store.endAdoption();
+    await this.#store.local.endAdoption();
   }
 
   /** Resolves when all puts and deletes so far are in the kvstore, regardless of the canary. */
   whenFlushed(): Promise<void> {
-    return this.#store.whenFlushed();
+    return this.#store.local.whenFlushed();
   }
 
   /** Adds the existing keys recorded by the store to the leftovers, in steps of `slice` rows. */
   #collectLeftovers(slice: number): Generator<void, void, void> {
-    return this.#store.visitInherited(slice, (name, value) => {
+    return this.#store.local.visitInherited(slice, (name, value) => {
       if (this.#options.isOwned(name, value)) this.#leftovers.add(name);
     });
   }
@@ -215,7 +215,7 @@ export class PublishedPrefix {
     onSweep?.(this.#leftovers.size);
     yield* forEachInSteps(this.#leftovers, slice, (name) => {
       this.#leftovers.delete(name);
-      this.#store.deleteLocalKey(name);
+      this.#store.local.delete(name);
     });
   }
 
@@ -247,8 +247,8 @@ export class PublishedPrefix {
     const published = this.#published.get(name);
     if (published !== undefined && equalBytes(published, value)) return;
     this.#published.set(name, value);
-    if (mayKeep) this.#store.adoptLocalKey(name, value);
-    else this.#store.updateLocalKey(name, value, found === undefined || !equalBytes(found, value));
+    if (mayKeep) this.#store.local.adoptValue(name, value);
+    else this.#store.local.upsert(name, value, found === undefined || !equalBytes(found, value));
   }
 
   #observer(): StoreObserver<Uint8Array> {

@@ -76,8 +76,8 @@ describe('a shared store', () => {
     server = new MemoryServer({ clock });
     a = new Member(server, clock);
     b = new Member(server, clock);
-    a.store.updateLocalKey('a', bytesOfText('1'));
-    b.store.updateLocalKey('b', bytesOfText('2'));
+    a.store.local.upsert('a', bytesOfText('1'));
+    b.store.local.upsert('b', bytesOfText('2'));
     await settle(4);
   });
 
@@ -140,8 +140,8 @@ describe('a shared store', () => {
     });
     const ended = new AbortController();
     const running = store.run(ended.signal);
-    for (let i = 0; i < 20_000; i++) store.updateLocalKey(`n${i}`, bytesOfText('1'));
-    await store.markSynced();
+    for (let i = 0; i < 20_000; i++) store.local.upsert(`n${i}`, bytesOfText('1'));
+    await store.local.markSynced();
     await settle(200);
     expect(store.status().shared.keys).toBe(20_000);
     const txn = vi.spyOn(server, 'txn');
@@ -188,9 +188,9 @@ describe('a shared store', () => {
 
   it('an abandoned put does not land after the delete of its name (regression: it stayed for a moment)', async () => {
     const land = giveUpPut(a.backend.link, `${P}c`);
-    a.store.updateLocalKey('c', bytesOfText('late'));
+    a.store.local.upsert('c', bytesOfText('late'));
     await settle(4);
-    a.store.deleteLocalKey('c');
+    a.store.local.delete('c');
     await advance(clock, 1000);
     await land();
     await advance(clock, 60_000);
@@ -199,9 +199,9 @@ describe('a shared store', () => {
 
   it('an abandoned put does not land over a later one (regression: corrected minutes later)', async () => {
     const land = giveUpPut(a.backend.link, `${P}c`);
-    a.store.updateLocalKey('c', bytesOfText('v1'));
+    a.store.local.upsert('c', bytesOfText('v1'));
     await settle(4);
-    a.store.updateLocalKey('c', bytesOfText('v2'));
+    a.store.local.upsert('c', bytesOfText('v2'));
     await advance(clock, 1000);
     await land();
     await settle(4);
@@ -210,11 +210,11 @@ describe('a shared store', () => {
 
   it('keeps a name that another member has taken over', async () => {
     const land = giveUpPut(a.backend.link, `${P}c`);
-    a.store.updateLocalKey('c', bytesOfText('late'));
+    a.store.local.upsert('c', bytesOfText('late'));
     await settle(4);
-    a.store.deleteLocalKey('c');
+    a.store.local.delete('c');
     await advance(clock, 1000);
-    b.store.updateLocalKey('c', bytesOfText('taken over'));
+    b.store.local.upsert('c', bytesOfText('taken over'));
     await settle(4);
     expect(a.seen.get('c')).toBe('taken over');
     await advance(clock, 6 * 60_000);
@@ -225,7 +225,7 @@ describe('a shared store', () => {
   });
 
   it('delays a delete, and delivers it if the key does not return', async () => {
-    b.store.deleteLocalKey('b');
+    b.store.local.delete('b');
     await advance(clock, 29_000);
     expect(a.seen.get('b')).toBe('2');
     expect(a.store.status().delayedDeletes).toBe(1);
@@ -234,9 +234,9 @@ describe('a shared store', () => {
   });
 
   it('drops a delete if the key returns in time', async () => {
-    b.store.deleteLocalKey('b');
+    b.store.local.delete('b');
     await advance(clock, 20_000);
-    b.store.updateLocalKey('b', bytesOfText('3'));
+    b.store.local.upsert('b', bytesOfText('3'));
     await advance(clock, 60_000);
     expect(a.story.filter((line) => line.startsWith('b'))).toEqual(['b=2', 'b=3']);
   });
@@ -250,7 +250,7 @@ describe('a shared store', () => {
   });
 
   it('the end delivers no delayed delete; drain delivers all', async () => {
-    b.store.deleteLocalKey('b');
+    b.store.local.delete('b');
     await settle(4);
     await a.stop();
     await advance(clock, 60_000);
@@ -260,7 +260,7 @@ describe('a shared store', () => {
   });
 
   it('its next run delivers the delayed deletes of the last one (regression: they were never delivered)', async () => {
-    b.store.deleteLocalKey('b');
+    b.store.local.delete('b');
     remove('a');
     await settle(4);
     await a.stop();
@@ -275,7 +275,7 @@ describe('a shared store', () => {
     a.onDelete = () => {
       throw new Error('a broken observer');
     };
-    b.store.deleteLocalKey('b');
+    b.store.local.delete('b');
     remove('b');
     await advance(clock, 31_000);
     expect(a.store.status().faults).toBe(1);

@@ -997,13 +997,10 @@ export function backendContract(
         const controller = new AbortController();
         controllers.push(controller);
         const running = store.run(controller.signal);
-        const want = (key: string): void =>
-          store instanceof SyncStore
-            ? store.upsert(key, bytes(`of ${key}`))
-            : store.updateLocalKey(key, bytes(`of ${key}`));
+        const local = store instanceof SyncStore ? store : store.local;
         const wanted = ['a', 'b', 'c', 'd'].map((key): Entry => [`${P}${key}`, `of ${key}`]);
-        for (const key of ['a', 'b', 'c', 'd']) want(key);
-        await store.markSynced();
+        for (const key of ['a', 'b', 'c', 'd']) local.upsert(key, bytes(`of ${key}`));
+        await local.markSynced();
         const isBack = (): Promise<void> =>
           kvstore.until('all keys are back', async () => {
             const canary = await kvstore.content('synced/');

@@ -110,11 +110,11 @@ export class ChaosClient {
     for (let i = 0; i < count; i++) {
       const [name, value] = [`${this.name}-${i}`, `${this.name} ${round} ${i}`];
       this.contribution.set(name, value);
-      this.#sharedStore.updateLocalKey(name, bytesOfText(value));
+      this.#sharedStore.local.upsert(name, bytesOfText(value));
     }
     const gone = `${this.name}-${round % count}`;
     this.contribution.delete(gone);
-    this.#sharedStore.deleteLocalKey(gone);
+    this.#sharedStore.local.delete(gone);
   }
 
   get sharedStatus(): SharedStoreStatus {
