@@ -34,13 +34,14 @@ export class LabelRuleError extends Error {
   readonly code = 'invalid-label-rule';
 }
 
-/** The defaults of 1.17 (pkg/labelsfilter, `defaultLabelPrefixCfg`; KUBERNETES 29). */
+/** The defaults of 1.18 (pkg/labelsfilter, `defaultLabelPrefixCfg`; KUBERNETES 29). */
 const BUILT_IN = [
   'reserved:.*',
   String.raw`io\.kubernetes\.pod\.namespace`,
   String.raw`io\.cilium\.k8s\.namespace\.labels`,
   String.raw`app\.kubernetes\.io`,
   String.raw`io\.cilium\.k8s\.policy\.cluster`,
+  String.raw`io\.cilium\.k8s\.policy\.serviceaccount`,
   String.raw`!io\.kubernetes`,
   String.raw`!kubernetes\.io`,
   String.raw`!statefulset\.kubernetes\.io/pod-name`,

@@ -41,10 +41,12 @@ describe('a label filter', () => {
   });
 
   it('keeps only included labels if an option includes any', () => {
-    expect(kept(['app', 'tier', 'io.kubernetes.pod.namespace'], { rules: ['app'] })).toEqual([
-      'app',
+    const builtIn = [
       'io.kubernetes.pod.namespace',
-    ]);
+      'io.cilium.k8s.policy.cluster',
+      'io.cilium.k8s.policy.serviceaccount', // since 1.18
+    ];
+    expect(kept(['app', 'tier', ...builtIn], { rules: ['app'] })).toEqual(['app', ...builtIn]);
     expect(kept(['app', 'tier'], { rules: ['!tier'] })).toEqual(['app']);
   });
 

@@ -146,8 +146,9 @@ function writePort({ name, protocol, appProtocol, port }: ExportedPort): string 
 }
 
 /**
- * Returns the same bytes as Cilium. If the service has no session affinity, writes the default of Kubernetes: Cilium
- * writes an empty text, which its readers reject.
+ * Returns the same bytes as Cilium, with two exceptions. Labels and annotations are written once: newer versions of
+ * Cilium repeat them under their Go names for older ones, which ignore the case of names. If the service has no session
+ * affinity, writes the default of Kubernetes: Cilium writes an empty text, which its readers reject.
  */
 export function encodeServiceExport(service: ServiceExport): Uint8Array {
   checkArgument('encodeServiceExport: service', service, SERVICE_EXPORT);
