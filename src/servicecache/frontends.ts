@@ -54,12 +54,14 @@ export function isExposed({ exposedType }: Service, type: NonNullable<Service['e
 /**
  * Returns all frontends of a service: each port on each cluster IP, external IP and ingress IP, and each allocated node
  * port on the node addresses of the cluster IPs' families. If the service has an `exposedType`, only those of this
- * type, and the external IPs. Ordered by kind (cluster IP, node port, external IP, ingress IP), then IP and port.
+ * type, and the external IPs. A headless service has none. Ordered by kind (cluster IP, node port, external IP, ingress
+ * IP), then IP and port.
  */
 export function frontendsOf(service: Service, nodePort: NodePortOptions): readonly Frontend[] {
   checkArgument('frontendsOf: service', service, SERVICE);
   checkArgument('frontendsOf: nodePort', nodePort, OBJECT);
   const frontends: Frontend[] = [];
+  if (service.addressing === 'headless') return frontends;
   const add = (kind: FrontendKind, ips: Iterable<string>): void => {
     for (const ip of ips) {
       for (const [portName, servicePort] of service.ports) {

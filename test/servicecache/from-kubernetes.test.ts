@@ -68,6 +68,12 @@ it('a headless service has backends and no frontend', () => {
   expect([cache.uniqueServiceFrontends().size, cache.getServiceIP(SHOP)]).toEqual([0, undefined]);
 });
 
+it('a headless service has no frontend at its external IPs (regression: connections to them were refused)', () => {
+  const cache = cacheOf({ nodePort: { enabled: true } });
+  applyService(cache, { clusterIP: 'None', externalIPs: ['192.0.2.80'] });
+  expect(cache.lookupFrontend('192.0.2.80', 80, TCP)).toBeUndefined();
+});
+
 it('a service without selector has the backends of any slices with its name', () => {
   const cache = cacheOf();
   applyService(cache, {});
