@@ -9,7 +9,7 @@ import { historyOf, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import { ENTRY } from '../schemas/engine-schemas.ts';
 import { pastEntry } from './past-entries.ts';
-import { answers, checkConnected, runWhileConnected } from './route-parts.ts';
+import { answers, checkConnected, listOf, runWhileConnected } from './route-parts.ts';
 
 /** Maximum number of IPs of one lookup request. */
 const MAX_IPS = 10_000;
@@ -27,15 +27,13 @@ const LOOKUP_MANY = createRoute({
       content: {
         'application/json': {
           schema: z.strictObject({
-            ips: z
-              .array(
-                z.union([
-                  z.string().max(64),
-                  z.strictObject({ address: z.string().max(64), at: z.string().max(64) }),
-                ]),
-              )
-              .max(MAX_IPS)
-              .describe('IPs; with `at`: the entry of that moment'),
+            ips: listOf(
+              z.union([
+                z.string().max(64),
+                z.strictObject({ address: z.string().max(64), at: z.string().max(64) }),
+              ]),
+              MAX_IPS,
+            ).describe('IPs; with `at`: the entry of that moment'),
           }),
         },
       },

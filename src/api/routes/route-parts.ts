@@ -53,6 +53,23 @@ export function answers<S extends z.ZodType>(schema: S, description: string): An
   };
 }
 
+/**
+ * Returns the schema of a list in the body of a request, whose check ends at the first invalid item. zod alone takes up
+ * to 3 µs to report each of them: 0.3 s for a body of 1 MiB.
+ */
+export function listOf<S extends z.ZodType>(item: S, maxItems: number): z.ZodPreprocess<z.ZodArray<S>> {
+  return z.preprocess((value, context) => {
+    if (!Array.isArray(value) || value.length > maxItems) return value;
+    for (const [index, entry] of value.entries()) {
+      const { error } = item.safeParse(entry);
+      if (error === undefined) continue;
+      for (const issue of error.issues) context.addIssue({ ...issue, path: [index, ...issue.path] });
+      return z.NEVER;
+    }
+    return value;
+  }, z.array(item).max(maxItems));
+}
+
 const MAX_LIMIT = 1_000;
 
 /** Number of items counted or compared per step: less than a millisecond. */

@@ -11,10 +11,13 @@ import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { whatIfLines } from '../whatif-documents.ts';
-import { COMPARED_NAMES, disconnectedProblem } from './route-parts.ts';
+import { COMPARED_NAMES, disconnectedProblem, listOf } from './route-parts.ts';
 
 /** Maximum number of edits of a request. */
 const MAX_EDITS = 16;
+
+/** Maximum number of objects of a manifest: more than a body of 1 MiB can contain. */
+const MAX_OBJECTS = 32_768;
 
 /** Maximum number of concurrent evaluations over TCP, and as many over the unix socket. Each holds up to 64 MiB. */
 const MAX_EVALUATIONS = 4;
@@ -76,7 +79,10 @@ const EDIT = z
       podName: z.string().max(253).optional(),
     }),
     z.strictObject({ edit: z.literal('delete'), key: z.string().max(64), ...WRITER }),
-    z.strictObject({ edit: z.literal('manifest'), objects: z.array(z.record(z.string(), z.unknown())) }),
+    z.strictObject({
+      edit: z.literal('manifest'),
+      objects: listOf(z.record(z.string(), z.unknown()), MAX_OBJECTS),
+    }),
   ])
   .openapi('Edit');
 
