@@ -40,7 +40,6 @@ import {
 import type { ServiceV2 } from './service-v2.ts';
 
 export interface ClusterStoresOptions extends StoreHooks {
-  /** Name of the followed cluster. */
   readonly cluster: string;
   /**
    * Writer of the claims: `{source: 'clustermesh', owner: cluster}`, or `{source: 'kvstore'}` for the local cluster.
@@ -70,7 +69,6 @@ export function serviceFormat(
   return setting === 'legacy' ? undefined : 'endpointslices';
 }
 
-/** Returns the cause of changes by a withdrawal. */
 function withdrawalOf(cluster: string): MeshCause {
   return { store: cluster, revision: '', withdrawal: true };
 }
@@ -115,7 +113,6 @@ export class ClusterStores extends ResourceStores {
     }
   }
 
-  /** Adds the store of a resource. */
   #add<T>(
     resource: CopiedResource,
     decode: ValueDecoder<T>,

@@ -15,7 +15,6 @@ export type ConfigListing = ReadonlyMap<string, ConfigFile>;
 export interface DirectoryState {
   /** The clusters followed because of the directory. */
   readonly clusters: ReadonlyMap<string, FollowedConfig>;
-  /** Names of all files. */
   readonly files: ReadonlySet<string>;
   /** Current problems by file name, one sentence each. */
   readonly problems: ReadonlyMap<string, string>;

@@ -79,7 +79,6 @@ export interface MeshEngines {
   readonly remoteNodeIdentities?: boolean | undefined;
 }
 
-/** Checks of {@link MeshEngines}, by name. */
 export const MESH_ENGINES: Readonly<Record<string, Check>> = {
   ipcache: optional(objectWith({ upsert: FUNCTION, delete: FUNCTION, withdraw: FUNCTION, batch: FUNCTION })),
   services: optional(objectWith({ mergeExternalServiceUpdate: FUNCTION, withdrawCluster: FUNCTION })),

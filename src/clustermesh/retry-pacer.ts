@@ -48,7 +48,6 @@ export class RetryPacer implements RetryTurns {
     });
   }
 
-  /** Reports a successful retry. */
   succeeded(): void {
     for (let i = 0; i < RELEASED_PER_SUCCESS; i++) this.#releaseFirst();
   }

@@ -88,7 +88,6 @@ class SyncWait {
   readonly #members: SyncMembers;
   readonly #deadline: SyncDeadline & { readonly clock: Clock };
   readonly #resolve: (missing: readonly string[]) => void;
-  /** Names of the awaited members. */
   readonly #awaited = new Set<string>();
   /**
    * Earliest start of each member's deadline: the first check of the member, or the end of a suspension of the

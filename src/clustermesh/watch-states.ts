@@ -9,7 +9,6 @@ export class WatchStates {
     else this.#states.set(reader, state);
   }
 
-  /** Removes all readers. */
   clear(): void {
     this.#states.clear();
   }

@@ -165,7 +165,6 @@ interface ReleasedBinding {
  * The result of a transaction of writes. `isComplete` is also false if the condition of the transaction did not hold.
  */
 interface Committed extends WrittenAll {
-  /** Number of deleted keys. */
   readonly deleted: number;
 }
 

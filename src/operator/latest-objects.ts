@@ -97,7 +97,6 @@ export class LatestObjects<T extends KubernetesObject = KubernetesObject> {
   }
 }
 
-/** An unsuccessful write of an object. */
 export interface FailedWrite {
   readonly key: string;
   readonly write: ObjectWrite;

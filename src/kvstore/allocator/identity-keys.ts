@@ -18,7 +18,6 @@ import {
 import type { KvstoreBackend, KvstoreLock } from '../session/backend.ts';
 import { KvstoreError } from '../session/errors.ts';
 
-/** Prefix of the master keys of a cluster. */
 export const MASTER_PREFIX: string = `${IDENTITIES_PREFIX}id/`;
 
 /** Options of the keys of an `IdentityAllocator`. */
@@ -33,7 +32,6 @@ export interface IdentityKeysOptions {
   readonly rejections: RejectionLog;
 }
 
-/** Options of one call of {@link IdentityKeys}. */
 export interface IdentityCall {
   readonly ifLocked?: KvstoreLock;
   readonly signal?: AbortSignal | undefined;

@@ -65,7 +65,6 @@ export class JsonBytes {
     return bytes;
   }
 
-  /** Appends JSON. */
   json(text: string): void {
     this.#reserve(text.length);
     const buffer = this.#buffer;
@@ -99,7 +98,6 @@ export class JsonBytes {
     this.#end = at;
   }
 
-  /** Appends a number. */
   number(value: number): void {
     const hasOnlyDigits = Number.isSafeInteger(value) && value >= 0;
     if (!hasOnlyDigits) {

@@ -45,7 +45,6 @@ export interface WatchedKeys {
   readonly exactKey?: boolean | undefined;
 }
 
-/** Returns the range of {@link WatchedKeys}. */
 export function watchedRange({ prefix, exactKey = false }: WatchedKeys): KeyRange {
   return exactKey ? keyRange(prefix) : prefixRange(prefix);
 }

@@ -15,7 +15,6 @@ import { decodeToken, encodeAuthenticate } from './messages.ts';
 
 const NO_USERS = 'authentication is not enabled';
 
-/** The etcd services in use. */
 type EtcdService = 'KV' | 'Watch' | 'Lease' | 'Maintenance' | 'Auth';
 
 function pathOf(service: EtcdService, method: string): string {
@@ -35,7 +34,6 @@ export class EtcdEndpoint {
   #metadata: Promise<Metadata> | undefined;
   /** Time of the request for the token, by `performance.now`. */
   #fetchedAt = 0;
-  /** Number of invalidated tokens. */
   #invalidations = 0;
   #isClosed = false;
 

@@ -11,7 +11,6 @@ import type {
   WatchStream,
 } from '../session/transport.ts';
 
-/** The link of a {@link FaultyStream}. */
 export interface StreamLink {
   /** Runs a read with the faults of the link. */
   read(

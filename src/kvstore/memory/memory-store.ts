@@ -76,7 +76,6 @@ interface Plan {
   readonly versions: readonly Version[];
   /** The present version of the key of each new version, by index; undefined if the key does not exist. */
   readonly replaced: readonly (Version | undefined)[];
-  /** Number of deleted keys. */
   readonly deleted: number;
 }
 

@@ -18,7 +18,6 @@ interface Folder {
   readonly name: string;
   /** At least 1. When the folder is empty, its number is free for another folder. */
   readonly number: number;
-  /** Number of keys. */
   keys: number;
 }
 

@@ -19,7 +19,6 @@ export class Canary {
   readonly #options: CanaryOptions;
   /** Aborts the running write if a key is lost during it. */
   #write: AbortController | undefined;
-  /** The running delete of a false canary. */
   #delete: Promise<void> | undefined;
   #mayExist = false;
   #isTrue = false;
@@ -32,7 +31,6 @@ export class Canary {
     return this.#isTrue;
   }
 
-  /** True if the canary may exist in the kvstore. */
   get mayExist(): boolean {
     return this.#mayExist;
   }
@@ -54,7 +52,6 @@ export class Canary {
     return wasTrue;
   }
 
-  /** Records that the canary has expired. */
   recordExpiry(): void {
     this.#mayExist = false;
   }

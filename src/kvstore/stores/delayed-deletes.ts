@@ -19,7 +19,6 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
     this.#delayMs = delayMs;
   }
 
-  /** Number of delayed deletes. */
   get size(): number {
     return this.#timers.size;
   }

@@ -22,7 +22,6 @@ export class DivergedError extends KvstoreError {
 export class Cursor {
   readonly range: KeyRange;
   readonly knownKeys: KnownKeys;
-  /** End of the covered range. */
   #coveredEnd: string;
   #nextRevision = 0;
   /** True if some events of revision `nextRevision` are known. */

@@ -48,7 +48,6 @@ export class KnownKeys {
     return this.#size;
   }
 
-  /** Number of confirmed keys. */
   get confirmed(): number {
     return this.#confirmed;
   }

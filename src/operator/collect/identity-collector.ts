@@ -54,13 +54,11 @@ export interface IdentityUse {
 }
 
 export interface IdentityRound {
-  /** All identities, by name. */
   readonly uses: ReadonlyMap<string, IdentityUse>;
   /** Identities unused for the timeout and not marked yet. */
   readonly toMark: readonly string[];
   /** Marked identities unused for the timeout since they were marked. */
   readonly toDelete: readonly string[];
-  /** Number of marked identities. */
   readonly marked: number;
 }
 

@@ -42,7 +42,6 @@ export function isUnsuccessful({ verb }: ObjectWrite, answer: WriteOutcome): ans
   return outcome !== 'done' && outcome !== 'dry-run' && !(verb === 'delete' && outcome === 'not-found');
 }
 
-/** Returns the error of an unsuccessful write. */
 export function writeError(write: ObjectWrite, answer: UnsuccessfulWrite): DutyError {
   const problem = `cannot ${writeText(write)}`;
   if (answer.outcome === 'failed') {

@@ -34,7 +34,6 @@ export interface KvstoreMeshOptions extends Runtime, Pick<FollowingOptions, 'gat
 }
 
 export interface MirroredClusterStatus extends RemoteClusterStatus {
-  /** The copy in the local kvstore. */
   readonly copy: MirrorStatus;
   /** True if the cluster was configured again during its removal, and waits for the end of the removal. */
   readonly rejoins: boolean;
@@ -270,7 +269,6 @@ export class KvstoreMesh extends ClusterSet {
   }
 }
 
-/** Returns the problems of one copied cluster. */
 function problemsOf({ name, servicesExpired, copy }: MirroredClusterStatus): readonly string[] {
   const problems: string[] = [];
   if (servicesExpired)

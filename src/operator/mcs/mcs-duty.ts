@@ -40,7 +40,6 @@ export interface McsDutyOptions extends DutyContext {
   readonly writer: ObjectWriter;
 }
 
-/** The numbers of a {@link McsDuty}. */
 export interface McsStatus {
   /** The served version of the API group; `none` if its CRDs are not installed; undefined if it is not known yet. */
   readonly version: McsVersion | 'none' | undefined;
@@ -383,7 +382,6 @@ export class McsDuty implements Duty {
     return true;
   }
 
-  /** Returns the object of a part of a name. */
   #objectOf(part: McsPart, name: string): { readonly latest: LatestObjects; readonly key: string } {
     return { latest: this.#latest[KIND_OF[part]], key: part === 'derived service' ? derivedKey(name) : name };
   }

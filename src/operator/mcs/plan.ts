@@ -64,7 +64,6 @@ export interface PlannedWrite {
   readonly reason: string;
 }
 
-/** The writes for a name. */
 export interface McsPlan {
   /** The writes in their order. After each write the plan must be computed again, because the state has changed. */
   readonly writes: readonly PlannedWrite[];

@@ -96,7 +96,6 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   readonly #services = new Map<string, SelectedService>();
   /** By key of a local slice. */
   readonly #parts = new Map<string, RemotePart>();
-  /** Keys of local slices, by service. */
   readonly #keysOfService = new SetMap<string>();
   /** Slices of the server kept because their cluster is incomplete, by cluster and by service. */
   readonly #kept = new SetMap<string>();

@@ -57,7 +57,6 @@ function mayAllocate({ clusterID, maxConnectedClusters }: KeyOwner, identity: nu
   return allocator === 0 || allocator === clusterID;
 }
 
-/** Returns the {@link KeyRules} of a resource. */
 export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
   switch (resource) {
     case 'nodes':

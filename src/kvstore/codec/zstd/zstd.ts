@@ -37,7 +37,6 @@ function fzstd(frame: Uint8Array): Fzstd {
   }
 }
 
-/** Rejects a frame that a decoder cannot decode. */
 function rejectDecoding(frame: Uint8Array, error: unknown): never {
   return rejectInput('invalid-zstd', 'value', `${frame.length} bytes`, messageOf(error));
 }
