@@ -90,6 +90,13 @@ export function withMissingRight(thrown: unknown, right: 'read' | 'readwrite', k
   return new KvstoreError(cause.code, `${cause.message}; grant ${right} on ${key} to the user`, { cause });
 }
 
+/** Returns a handler that throws its error again, with the missing right if the user lacks one. */
+export function rethrowWithRight(right: 'read' | 'readwrite', key: string): (thrown: unknown) => never {
+  return (thrown) => {
+    throw withMissingRight(thrown, right, key);
+  };
+}
+
 export function abortedError(): KvstoreError {
   return new KvstoreError('aborted', 'the call was aborted');
 }
