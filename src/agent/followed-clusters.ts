@@ -87,7 +87,7 @@ export class FollowedClusters {
 
   statusOf(name: string): ClusterDocument | undefined {
     const status = this.#statusOf(name);
-    return status && this.#documentOf(status);
+    return status && clusterDocument(status, this.#localIDOf(name));
   }
 
   statuses(): readonly ClusterDocument[] {
@@ -103,7 +103,11 @@ export class FollowedClusters {
       const store = resources[resource];
       return store === undefined ? [] : [storeDocument(resource, store)];
     });
-    return { ...this.#documentOf(status), stores, ...(config && { config: configDocument(config) }) };
+    return {
+      ...clusterDocument(status, this.#localIDOf(name)),
+      stores,
+      ...(config && { config: configDocument(config) }),
+    };
   }
 
   /** Yields the metrics of all clusters. */
@@ -120,25 +124,30 @@ export class FollowedClusters {
     return this.isLocal(name) ? this.local.status() : this.mesh.statusOf(name);
   }
 
-  #documentOf(cluster: FollowedStatus): ClusterDocument {
-    const { name, failures, resources } = cluster;
-    const counts = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
-    const isLocal = this.isLocal(name);
-    return {
-      name,
-      local: isLocal,
-      id: isLocal ? this.localID : (cluster.config?.id ?? cluster.refusedID ?? 0),
-      ...clusterCondition(cluster),
-      failures,
-      rejected: cluster.rejections.total,
-      connectionChangedAt: isoTime(cluster.connectionChangedAt),
-      servicesExpired: cluster.servicesExpired,
-      heartbeat: cluster.heartbeat,
-      lastFailureAt: isoTime(cluster.lastFailure?.at),
-      keys: Object.fromEntries(counts),
-      ...readProgress(watchesOf(cluster)),
-    };
+  /** Returns the local id if the cluster is the local one. */
+  #localIDOf(name: string): number | undefined {
+    return this.isLocal(name) ? this.localID : undefined;
   }
+}
+
+/** Returns the status of a cluster as plain data. `localID`: the local id; undefined for a remote cluster. */
+export function clusterDocument(cluster: FollowedStatus, localID?: number): ClusterDocument {
+  const { name, failures, resources } = cluster;
+  const counts = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
+  return {
+    name,
+    local: localID !== undefined,
+    id: localID ?? cluster.config?.id ?? cluster.refusedID ?? 0,
+    ...clusterCondition(cluster),
+    failures,
+    rejected: cluster.rejections.total,
+    connectionChangedAt: isoTime(cluster.connectionChangedAt),
+    servicesExpired: cluster.servicesExpired,
+    heartbeat: cluster.heartbeat,
+    lastFailureAt: isoTime(cluster.lastFailure?.at),
+    keys: Object.fromEntries(counts),
+    ...readProgress(watchesOf(cluster)),
+  };
 }
 
 /** Returns how far the watches have read. */

@@ -1,16 +1,17 @@
+import type { Ask } from '../api/api-client.ts';
+import type { HealthProblem, ProblemsDocument } from '../api/problems.ts';
 import { counted } from '../base/show-value.ts';
 import { checkedStatus, type Question, table } from '../client/answer.ts';
+import { problemLines } from '../client/summary.ts';
 import type { DutyStatus } from '../operator/duty.ts';
-import type { ProcessDocument } from '../process/served-process.ts';
-import { openSteps } from '../process/step-text.ts';
 import { printable } from '../process/terminal.ts';
 import type { OperatorDocument } from './operator/run-operator.ts';
 import type { KvstoreMeshDocument } from './run-kvstoremesh.ts';
 
-/** Returns the open steps, blockers and problems of a process, each once. */
-function processLines({ steps, blockers }: ProcessDocument, problems: readonly string[]): readonly string[] {
-  const open = openSteps(steps).map(({ text }) => text);
-  return [...new Set([...open, ...blockers, ...problems])].map(printable);
+/** Returns the current problems of a process, the worst first. */
+async function problemsOf(ask: Ask): Promise<readonly HealthProblem[]> {
+  const { items } = (await ask('/v1/problems')) as ProblemsDocument;
+  return items;
 }
 
 /** Returns the status of kvstoremesh, for `dpcache kvstoremesh status`. */
@@ -25,16 +26,11 @@ export const askKvstoreMesh: Question = async (ask, view) => {
     lastFailure?.message ?? '',
   ]);
   const header = ['CLUSTER', 'ID', 'STATE', 'KEYS', 'PENDING', 'LAST FAILURE'];
-  const unconfigured = status.clusters
-    .filter(({ state }) => state === 'no-configuration')
-    .map(
-      ({ name }) =>
-        `cluster ${name}: its kvstore contains no configuration of the cluster: check that the cluster is named ${name}, and that its operator or clustermesh-apiserver runs`,
-    );
-  const lines = processLines(status, [...status.problems, ...status.configProblems, ...unconfigured]);
+  const problems = await problemsOf(ask);
+  const standby = status.problems.filter((line) => line.startsWith('standby'));
   return {
     json: status,
-    lines: [...table([header, ...rows], view), ...lines],
+    lines: [...problemLines(problems), ...table([header, ...rows], view), ...standby.map(printable)],
     succeeded: status.blockers.length === 0,
   };
 };
@@ -88,25 +84,16 @@ export const askOperator: Question = async (ask, view) => {
   return {
     json: status,
     lines: [
+      ...problemLines(await problemsOf(ask)),
       electionText(status),
       ...namespacesText(status),
       ...mcsText(status),
       ...table([DUTY_HEADER, ...status.duties.map(dutyRow)], view),
-      ...processLines(status, [...clustersText(status), ...failed, ...status.rejected.recent]),
+      ...[...failed, ...status.rejected.recent].map(printable),
     ],
     succeeded: status.blockers.length === 0,
   };
 };
-
-/** Returns a line for each remote cluster that is not ready. */
-function clustersText({ clusters }: OperatorDocument): readonly string[] {
-  return clusters
-    .filter(({ ready }) => !ready)
-    .map(
-      ({ name, state, servicesExpired, lastFailure }) =>
-        `cluster ${name} is ${state}${servicesExpired ? ', its services are expired' : ''}${lastFailure === undefined ? '' : `: ${lastFailure.message}`}`,
-    );
-}
 
 function mcsText({ mcs }: OperatorDocument): readonly string[] {
   if (mcs === undefined) return [];

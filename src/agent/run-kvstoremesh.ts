@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises';
 import { stateMetrics } from '../api/metrics/cluster-metrics.ts';
 import { itemMetrics, type Metrics } from '../api/metrics/metric.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
+import type { HealthProblem } from '../api/problems.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
@@ -9,8 +10,10 @@ import { deferred, sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
+import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { Heartbeat } from '../kvstore/session/health.ts';
+import { KvstoreReach, reachText } from '../operator/kvstore-reach.ts';
 import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
 import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
 import { SetMap } from '../operator/set-map.ts';
@@ -28,6 +31,7 @@ import {
 } from '../process/served-process.ts';
 import { REACH_MS, type Step } from '../process/start-step.ts';
 import { ClusterReport, remoteClusters } from './cluster-report.ts';
+import { clusterDocument } from './followed-clusters.ts';
 
 /** Interval between two checks for failed writes. */
 const CHECK_MS = 10_000;
@@ -87,6 +91,8 @@ class KvstoreMeshProcess implements ServedProcess {
   /** Ensures that only one kvstoremesh copies into the local kvstore. */
   #writer: SoleWriter | undefined;
   #kvstoreFailure: string | undefined;
+  /** Undefined until the local kvstore has answered once. */
+  #reach: KvstoreReach | undefined;
 
   constructor(options: KvstoreMeshProcessOptions, context: ProcessContext) {
     this.#options = options;
@@ -133,6 +139,25 @@ class KvstoreMeshProcess implements ServedProcess {
       .map(({ name, state }) => `cluster ${name} is not copied yet: ${state}`);
   }
 
+  problemSource(): ReturnType<ServedProcess['problemSource']> {
+    const { clusters = [], problems = [] } = this.#mesh?.status() ?? {};
+    return {
+      configProblems: this.#configProblems(),
+      clusters: clusters.map((cluster) => clusterDocument(cluster)),
+      problems: [
+        ...this.#reachProblems(),
+        ...problems.map((text): HealthProblem => ({ severity: 'warning', subject: 'copies', text })),
+      ],
+    };
+  }
+
+  #reachProblems(): readonly HealthProblem[] {
+    const { problem } = this.#reach ?? {};
+    if (problem === undefined) return [];
+    const remedy = 'Check the etcd, and the endpoints and certificates of --kvstore-config.';
+    return [{ severity: 'warning', subject: 'local kvstore', text: reachText(problem), remedy }];
+  }
+
   #standby(): readonly string[] {
     const holder = this.#writer?.holder;
     if (holder === undefined) return [];
@@ -177,6 +202,7 @@ class KvstoreMeshProcess implements ServedProcess {
       name: 'clusters',
       start: async ({ signal: starting }) => {
         assert(this.#etcd !== undefined, 'the local kvstore is open');
+        this.#watchReach(this.#etcd);
         await readdir(path).catch((cause: unknown) => {
           throw unreadable('--clustermesh-config', path, cause);
         });
@@ -198,6 +224,15 @@ class KvstoreMeshProcess implements ServedProcess {
         await this.#tasks.stop();
       },
     };
+  }
+
+  #watchReach(backend: EtcdBackend): void {
+    const { log, clock } = this.#context;
+    const key = clusterConfigKey(this.#options.clusterName);
+    const onChange = (problem: string | undefined): void => log.warn(`local kvstore: ${reachText(problem)}`);
+    const reach = new KvstoreReach({ backend, clock, key, onChange });
+    this.#reach = reach;
+    void this.#tasks.runWithRestart('reach', (signal) => reach.run(signal));
   }
 
   async #copyAlone(writer: SoleWriter, begun: () => void, signal: AbortSignal): Promise<void> {

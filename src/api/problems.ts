@@ -33,8 +33,11 @@ export interface ProblemsDocument {
   readonly items: readonly HealthProblem[];
 }
 
-/** The status of an agent, or the steps of another process. */
-type ProblemSource = Pick<StatusDocument, 'steps'> & Partial<StatusDocument>;
+/** The status of an agent, or the parts of it that another process has. */
+export interface ProblemSource extends Pick<StatusDocument, 'steps'>, Partial<Omit<StatusDocument, 'steps'>> {
+  /** Problems of parts that an agent does not have. */
+  readonly problems?: readonly HealthProblem[] | undefined;
+}
 
 interface ReportedProblem extends HealthProblem {
   /** Prefixes of the blockers that report the same problem. These blockers are omitted. */
@@ -302,7 +305,8 @@ export function healthProblems(
   blockers: readonly string[],
   now: number,
 ): readonly HealthProblem[] {
-  const others = [...agentProblems(status, now)];
+  const own = (status.problems ?? []).map((problem) => ({ ...problem, blockerPrefixes: [problem.text] }));
+  const others = [...own, ...agentProblems(status, now)];
   const steps = status.steps.flatMap((step, index) => [
     ...stepProblem(step, `step ${index + 1} of ${status.steps.length}, ${step.name}`, others, now),
   ]);

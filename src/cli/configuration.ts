@@ -15,7 +15,7 @@ import {
   type MeshFlags,
 } from './mesh-options.ts';
 import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
-import { outputOption, parsePath } from './option-table.ts';
+import { clusterIDContradiction, outputOption, parsePath } from './option-table.ts';
 import {
   addListenOptions,
   addSocketOption,
@@ -85,6 +85,7 @@ export async function contradictions(command: Command): Promise<readonly string[
   const isDiskSet = command.getOptionValueSource('historyDisk') !== 'default';
   // The casts are valid, because a command with one option of a group has the whole group.
   const found: (string | undefined)[] = [];
+  if (names.has('maxConnectedClusters') && usesSources) found.push(clusterIDContradiction(flags));
   if (names.has('load') && usesSources) found.push(contradiction(flags as MeshFlags));
   if (names.has('datapath')) found.push(datapathContradiction(flags));
   if (names.has('stateDir')) found.push(stateContradiction(flags as StateFlags, isDiskSet));

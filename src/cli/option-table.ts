@@ -133,6 +133,16 @@ export function clusterIDOption(text = 'id of the local cluster (default: the id
   return new Option('--cluster-id <n>', text).argParser(numberParser(0, MAX_CLUSTER_ID));
 }
 
+/** Returns the contradiction if the id is too large for the mesh, because other clusters would reject it. */
+export function clusterIDContradiction(flags: {
+  readonly clusterId?: number;
+  readonly maxConnectedClusters?: string;
+}): string | undefined {
+  const { clusterId = 0, maxConnectedClusters } = flags;
+  if (clusterId <= Number(maxConnectedClusters)) return undefined;
+  return `--cluster-id ${clusterId} requires --max-connected-clusters ${MAX_CLUSTER_ID}`;
+}
+
 export function maxClustersOption(): Option {
   return choice(
     '--max-connected-clusters <n>',

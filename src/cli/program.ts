@@ -13,6 +13,7 @@ import { addTapeCommands } from './diagnose/tape-command.ts';
 import { addWhatIfCommands } from './diagnose/whatif-command.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addKvstoreMeshCommand } from './kvstoremesh-command.ts';
+import type { LogFlags } from './mesh-options.ts';
 import { addMonitorCommand } from './monitor-command.ts';
 import { addOperatorCommand } from './operator-command.ts';
 import { addHelp } from './option-table.ts';
@@ -69,16 +70,23 @@ function createProgram(io: CommandIO, run: RunAction): Command {
  */
 export async function runCommand(words: readonly string[], io: CommandIO): Promise<ExitStatus> {
   let status: ExitStatus = EXIT.ok;
+  let command: Command | undefined;
   const program = createProgram(io, async (action) => {
     status = await action();
+  });
+  program.hook('preAction', (_program, called) => {
+    command = called;
   });
   try {
     await program.parseAsync(words, { from: 'user' });
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (!(error instanceof InputError)) throw error;
+    // A collector that reads a JSON log cannot read another line.
+    if (command?.opts<Partial<LogFlags>>().logFormat === 'json')
+      (await import('../process/log.ts')).createLog('error', 'json', io.stderr).error(error.message);
     // Escaped, because the message may quote files and servers.
-    io.stderr.write(`dpcache: ${printableLines(error.message)}\n`);
+    else io.stderr.write(`dpcache: ${printableLines(error.message)}\n`);
     return EXIT.failed;
   }
   return status;

@@ -127,7 +127,7 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
  * Returns a line for each problem with its remedy, the worst first, followed by an empty line; none if there are no
  * problems.
  */
-function problemLines(problems: readonly HealthProblem[]): readonly string[] {
+export function problemLines(problems: readonly HealthProblem[]): readonly string[] {
   if (problems.length === 0) return [];
   const lines = problems.map(({ severity, subject, text, remedy }) =>
     printable(`  ${severity}: ${subject}: ${text}${remedy === undefined ? '' : ` (${remedy})`}`),

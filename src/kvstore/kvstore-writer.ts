@@ -256,7 +256,7 @@ export class KvstoreWriter {
     if (this.#options.mayWrite?.() === false)
       throw new KvstoreError(
         'not-leader',
-        'the write was rejected, because another process may be the leader',
+        'the write was rejected, because this process has not renewed its Lease or lock, which another process may hold now',
       );
   }
 

@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
+import { CallbackGuard } from '../base/guard.ts';
 import { sleep } from '../base/sleep.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { asKvstoreError, UNREACHABLE } from '../kvstore/session/errors.ts';
@@ -9,6 +10,13 @@ export interface KvstoreReachOptions {
   readonly clock: Clock;
   /** The key to read. It need not exist. */
   readonly key: string;
+  /** Called with the reason when the kvstore stops answering, and with `undefined` when it answers again. */
+  readonly onChange?: ((problem: string | undefined) => void) | undefined;
+}
+
+/** Returns the text of the problem of a kvstore, or of its end. */
+export function reachText(problem: string | undefined): string {
+  return problem === undefined ? 'the kvstore answers again' : `the kvstore does not answer: ${problem}`;
 }
 
 /** Time between two reads, and the precision of {@link KvstoreReach.outageOf}. */
@@ -20,6 +28,7 @@ const POLL_MS = 2_000;
  */
 export class KvstoreReach {
   readonly #options: KvstoreReachOptions;
+  readonly #guard = new CallbackGuard();
   #isAnswering = false;
   /** Send time of the first read without an answer, by {@link Clock.now}; `undefined` while the kvstore answers. */
   #downSince: number | undefined;
@@ -67,15 +76,19 @@ export class KvstoreReach {
     } catch (error) {
       if (signal.aborted) return;
       if (!UNREACHABLE.has(asKvstoreError(error).code)) return this.#recordAnswer();
+      const isNew = this.#downSince === undefined;
       this.#isAnswering = false;
       this.#downSince ??= sentAt;
       this.#problem = messageOf(error);
+      if (isNew) this.#guard.call(this.#options.onChange, this.#problem);
     }
   }
 
   #recordAnswer(): void {
+    const wasDown = this.#downSince !== undefined;
     this.#isAnswering = true;
     this.#downSince = undefined;
     this.#problem = undefined;
+    if (wasDown) this.#guard.call(this.#options.onChange, undefined);
   }
 }

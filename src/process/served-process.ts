@@ -1,6 +1,7 @@
-import type { Metrics } from '../api/metrics/metric.ts';
+import { type Metrics, problemsMetric } from '../api/metrics/metric.ts';
 import { ProcessMetrics } from '../api/metrics/process-metrics.ts';
 import { Scrape } from '../api/metrics/scrape.ts';
+import { type HealthProblem, healthProblems, type ProblemSource } from '../api/problems.ts';
 import { createProcessApp } from '../api/process-app.ts';
 import type { SettingsDocument } from '../api/routes/settings-routes.ts';
 import type { StepDocument } from '../api/status-document.ts';
@@ -67,6 +68,8 @@ export interface ServedProcess {
   status(): object;
   /** Returns one sentence for each reason, except open steps, why the process is not ready. */
   blockers(): readonly string[];
+  /** Returns the state from which the current problems follow, in addition to the steps and the blockers. */
+  problemSource(): Omit<ProblemSource, 'steps'>;
   /** Returns the tables of the metrics. Statuses for several metrics are read with `scrape.once`. Called once. */
   metrics(scrape: Scrape): readonly Metrics[];
 }
@@ -124,10 +127,16 @@ function newApi(
     return [...new Set([...open, ...process.blockers()])];
   };
   const scrape = new Scrape();
-  const metrics = new ProcessMetrics(process.metrics(scrape), scrape);
+  const problems = (): readonly HealthProblem[] => {
+    const source = { ...process.problemSource(), steps: startup.status() };
+    return healthProblems(source, blockers(), clock.wallTime());
+  };
+  const problemTable: Metrics = { dpcache_problems: problemsMetric(problems) };
+  const metrics = new ProcessMetrics([problemTable, ...process.metrics(scrape)], scrape);
   const app = createProcessApp({
     clock,
     blockers,
+    problems,
     version: version(),
     page,
     metrics,

@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { askKvstoreMesh, askOperator } from '../../src/agent/process-answers.ts';
+import type { HealthProblem } from '../../src/api/problems.ts';
 import type { Answer, Question } from '../../src/client/answer.ts';
 
-function answerOf(question: Question, status: object): Promise<Answer> {
+function answerOf(question: Question, status: object, items: readonly HealthProblem[] = []): Promise<Answer> {
   return question(
     async (path) => {
+      if (path === '/v1/problems') return { ready: true, items };
       expect(path).toBe('/v1/status');
       return status;
     },
@@ -12,6 +14,7 @@ function answerOf(question: Question, status: object): Promise<Answer> {
   );
 }
 
+const FULL: HealthProblem = { severity: 'warning', subject: 'copies', text: 'full', remedy: 'Clean it.' };
 const STEP = { name: 'kvstore', state: 'running', ms: 3000, idleMs: 1000, waitsFor: [] };
 
 describe('the status of kvstoremesh', () => {
@@ -25,39 +28,29 @@ describe('the status of kvstoremesh', () => {
   };
   const STATUS = { steps: [], blockers: [], problems: [], configProblems: [], clusters: [cluster] };
 
-  it('has the copy of each cluster, its last failure, and each problem once', async () => {
+  it('has each problem with its remedy, the copy of each cluster, and its last failure', async () => {
     const status = {
       ...STATUS,
-      steps: [STEP],
-      blockers: ['far is not copied', 'standby'],
-      problems: ['standby'],
-      configProblems: ['bad file'],
+      blockers: ['far is not copied'],
+      problems: ['standby, because another one copies', 'full'],
       clusters: [
         cluster,
         { ...cluster, name: 'near', config: undefined, rejoins: true, lastFailure: { message: 'refused' } },
       ],
     };
-    const { lines, succeeded, json } = await answerOf(askKvstoreMesh, status);
+    const { lines, succeeded, json } = await answerOf(askKvstoreMesh, status, [FULL]);
     expect([succeeded, json]).toEqual([false, status]);
     expect(lines).toMatchInlineSnapshot(`
       [
+        "problems:",
+        "  warning: copies: full (Clean it.)",
+        "",
         "CLUSTER  ID  STATE             KEYS  PENDING  LAST FAILURE",
         "far      7   ready             11    12",
         "near         ready, rejoining  11    12       refused",
-        "step 1 of 1, kvstore: running for 3 s",
-        "far is not copied",
-        "standby",
-        "bad file",
+        "standby, because another one copies",
       ]
     `);
-  });
-
-  it('names the remedy if a kvstore contains no configuration of its cluster (regression: only the state)', async () => {
-    const clusters = [cluster, { ...cluster, name: 'near', state: 'no-configuration' }];
-    const { lines } = await answerOf(askKvstoreMesh, { ...STATUS, clusters });
-    expect(lines.slice(3)).toEqual([
-      'cluster near: its kvstore contains no configuration of the cluster: check that the cluster is named near, and that its operator or clustermesh-apiserver runs',
-    ]);
   });
 
   it.each<[boolean, object]>([
@@ -115,17 +108,18 @@ describe('the status of an operator', () => {
       blockers: ['a'],
       rejected: { total: 1, recent: ['b'] },
     };
-    const { lines, succeeded, json } = await answerOf(askOperator, status);
+    const { lines, succeeded, json } = await answerOf(askOperator, status, [FULL]);
     expect([succeeded, json]).toEqual([false, status]);
     expect(lines).toMatchInlineSnapshot(`
       [
+        "problems:",
+        "  warning: copies: full (Clean it.)",
+        "",
         "Cluster own: this operator runs without leader election.",
         "DUTY  STATE    KEYS  PENDING  LAST ROUND            MARKED  DELETED  CONFLICTS  NEXT ROUND            FAILURES",
         "ips   running  11    12       -                     -       -        -          -                     0",
         "gc    waiting  -     -        2026-01-02T03:04:05Z  13      14       15         2026-01-02T03:04:06Z  4",
         "new   off      -     -        -                     0       0        0          -                     0",
-        "step 1 of 1, kvstore: running for 3 s",
-        "a",
         "gc: refused; at 2026-01-02T03:04:05Z",
         "new: no CRD",
         "b",
@@ -181,17 +175,5 @@ describe('the status of an operator', () => {
     const [, first, second] = await linesOf({ mcs: none });
     expect(first).toBe('Multi-cluster services (not known yet): 0 exports here; 1 import.');
     expect(second).toMatch(/^DUTY/);
-  });
-
-  it('names each remote cluster that is not ready', async () => {
-    const clusters = [
-      { name: 'a', state: 'ready', ready: true },
-      { name: 'b', state: 'failed', ready: false, lastFailure: { message: 'refused' } },
-      { name: 'c', state: 'connecting', ready: false },
-    ];
-    expect((await linesOf({ clusters })).slice(2)).toEqual([
-      'cluster b is failed: refused',
-      'cluster c is connecting',
-    ]);
   });
 });

@@ -2,10 +2,12 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { type KvstoreMeshProcessOptions, runKvstoreMesh } from '../../src/agent/run-kvstoremesh.ts';
+import type { HealthProblem } from '../../src/api/problems.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import * as kvstoreMesh from '../../src/operator/kvstoremesh/kvstore-mesh.ts';
 import * as soleWriter from '../../src/operator/kvstoremesh/sole-writer.ts';
 import * as localEtcd from '../../src/process/local-etcd.ts';
@@ -96,6 +98,26 @@ describe('a kvstoremesh', () => {
     expect(stopped).toHaveBeenCalled();
     expect(mesh.closed).toEqual([{ keepLeases: true }]);
     expect(mesh.clock.pending).toBe(0);
+  });
+
+  it('reports that the local kvstore does not answer, and that it answers again (regression: nothing did)', async () => {
+    const mesh = copy();
+    await copies(mesh);
+    const get = vi.spyOn(MemoryBackend.prototype, 'get');
+    get.mockRejectedValueOnce(new KvstoreError('unavailable', 'connection refused'));
+    mesh.clock.advance(2_000);
+    await settle();
+    const text = 'the kvstore does not answer: connection refused';
+    expect(mesh.logged.slice(-1)).toEqual([`warn  local kvstore: ${text}`]);
+    expect(JSON.parse(await mesh.get('/v1/problems'))).toMatchObject({
+      ready: true,
+      items: [{ severity: 'warning', subject: 'local kvstore', text }],
+    });
+    expect(await mesh.get('/metrics')).toContain('dpcache_problems{severity="warning"} 1\n');
+    mesh.clock.advance(2_000);
+    await settle();
+    expect(mesh.logged.slice(-1)).toEqual(['warn  local kvstore: the kvstore answers again']);
+    expect(await mesh.get('/v1/problems')).toContain('"items":[]');
   });
 
   it('uses its own cluster id rather than that in the kvstore', async () => {
@@ -270,6 +292,9 @@ describe('the metrics and readiness of a kvstoremesh', () => {
     ready: false,
     connected: false,
     servicesExpired: false,
+    resources: {},
+    rejections: { total: 0 },
+    connectionChangedAt: 0,
     copy: { keys: 11, pending: 12, failures: 13, canaries: { nodes: true, ip: false } },
     ...changes,
   });
@@ -334,6 +359,11 @@ describe('the metrics and readiness of a kvstoremesh', () => {
       blockers: ['cluster far is not copied yet: connecting'],
     });
     expect(JSON.parse(await mesh.get('/v1/status'))).toMatchObject({ problems: ['a problem'], clusters });
+    const { items } = JSON.parse(await mesh.get('/v1/problems'));
+    expect(items.map(({ severity, subject }: HealthProblem) => `${severity} ${subject}`)).toEqual([
+      ...['error not ready', 'error cluster far'],
+      ...['warning copies', 'warning cluster near', 'warning cluster held'],
+    ]);
     vi.spyOn(Mesh.prototype, 'isReady', 'get').mockReturnValue(true); // a cluster that was added later does not count
     expect(JSON.parse(await mesh.get('/readyz'))).toMatchObject({ ready: true, blockers: [] });
   });

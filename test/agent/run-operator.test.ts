@@ -4,6 +4,7 @@ import * as access from '../../src/agent/kubernetes-access.ts';
 import { operatorMetrics } from '../../src/agent/operator/operator-metrics.ts';
 import { type OperatorOptions, runOperator } from '../../src/agent/operator/run-operator.ts';
 import { Scrape } from '../../src/api/metrics/scrape.ts';
+import type { HealthProblem } from '../../src/api/problems.ts';
 import { rejection } from '../../src/base/rejection.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import * as kubernetesClient from '../../src/k8s/kubernetes-client.ts';
@@ -12,6 +13,7 @@ import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
 import * as memoryBackend from '../../src/kvstore/memory/memory-backend.ts';
+import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import * as duties from '../../src/operator/duties.ts';
 import type { DutyStatus } from '../../src/operator/duty.ts';
 import { NotReadyError } from '../../src/operator/duty-report.ts';
@@ -253,6 +255,55 @@ describe('an operator', () => {
     expect(operator.clock.pending).toBe(0);
   });
 
+  it('as a candidate logs that its kvstore does not answer, and that it answers again (regression: silent)', async () => {
+    const get = vi.spyOn(MemoryBackend.prototype, 'get');
+    get.mockRejectedValueOnce(new KvstoreError('unavailable', 'connection refused'));
+    const operator = operate();
+    await until('the kvstore is asked', () => get.mock.calls.length > 0);
+    await settle();
+    expect(operator.logged).toContain('warn  the kvstore does not answer: connection refused');
+    operator.clock.advance(2_000);
+    await settle();
+    expect(operator.logged).toContain('warn  the kvstore answers again');
+  });
+
+  it('reports a Lease that cannot be read and a duty that waits as problems (regression: only the log did)', async () => {
+    const elections = spyOnConstructor(election, 'LeaderElection');
+    const blocking = dutyOf({ name: 'node sync', state: 'waiting', waitsFor: 'a list' });
+    const waiting = dutyOf({ name: 'node-gc', state: 'waiting', waitsFor: 'its CRD is not installed' });
+    const operator = operate({}, { published: [blocking], all: [blocking, waiting] }, waiting);
+    await leads(operator);
+    const options = elections.mock.calls[0]?.[0] as election.LeaderElectionOptions | undefined;
+    options?.onFailure?.(new Error('connection refused'));
+    const problems = async (): Promise<readonly string[]> =>
+      JSON.parse(await operator.get('/v1/problems')).items.map(
+        ({ severity, subject, text }: HealthProblem) => `${severity} ${subject}: ${text}`,
+      );
+    const duties = [
+      'error not ready: node sync is incomplete: a list',
+      'warning node-gc: waiting: its CRD is not installed',
+    ];
+    expect(await problems()).toEqual([
+      duties[0],
+      'warning leader election: Cannot read or renew the Lease: connection refused',
+      duties[1],
+    ]);
+    expect(await operator.get('/metrics')).toContain(
+      'dpcache_problems{severity="error"} 1\ndpcache_problems{severity="warning"} 2\n',
+    );
+    options?.onRecovered?.();
+    expect(await problems()).toEqual(duties);
+  });
+
+  it('counts rejected objects by reason (regression: no metric)', async () => {
+    const operator = operate();
+    await leads(operator);
+    operator.made().onReject?.(rejection('malformed-label', 'kind', 1, 'is unusable'));
+    expect(await operator.get('/metrics')).toContain(
+      'dpcache_rejections_total{reason="malformed-label"} 1\n',
+    );
+  });
+
   it('is no candidate while its kvstore does not answer', async () => {
     const answers = vi.spyOn(KvstoreReach.prototype, 'isAnswering', 'get').mockReturnValue(false);
     const operator = operate();
@@ -300,7 +351,29 @@ describe('an operator', () => {
     const { ended } = operate();
     await settle();
     expect(isOver).toBe(true);
-    await expect(ended).rejects.toThrow('the Lease was lost: another operator may be the leader');
+    await expect(ended).rejects.toThrow(
+      'the Lease was lost: it could not be renewed for 10 s, so another operator may be the leader',
+    );
+  });
+
+  it.each<[string, Partial<election.LeaderElectionStatus>, string]>([
+    ['of another operator', { holder: 'you' }, 'the Lease was lost: you is the leader'],
+    [
+      'that nobody holds',
+      { holder: 'me' },
+      'the Lease was lost: it could not be renewed for 10 s, so another operator may be the leader: connection refused',
+    ],
+  ])('names the reason for the loss of a Lease %s (regression: no reason)', async (_of, changes, text) => {
+    const { LeaderElection } = election;
+    const elections = spyOnConstructor(election, 'LeaderElection');
+    vi.spyOn(LeaderElection.prototype, 'run').mockImplementation(async () => {
+      const options = elections.mock.calls[0]?.[0] as election.LeaderElectionOptions | undefined;
+      options?.onFailure?.(new Error('connection refused'));
+      return 'lost';
+    });
+    const status = { identity: 'me', ...changes } as election.LeaderElectionStatus;
+    vi.spyOn(LeaderElection.prototype, 'status').mockReturnValue(status);
+    await expect(operate().ended).rejects.toThrow(text);
   });
 
   it('logs at its end how many recorded objects it rejected, beyond those that it logged one by one', async () => {
@@ -354,6 +427,8 @@ describe('a dry run of an operator', () => {
   it('has no election and no fence, and prints each write with the reason of its namespace', async () => {
     const printed: string[] = [];
     const namespaces = {
+      ...dutyOf({ name: 'namespaces' }),
+      complete: true,
       reasonNotGlobal: (name: string) => `${name} is not global`,
       counts: () => ({ known: 3, global: 1 }),
     };
@@ -407,6 +482,9 @@ describe('the metrics and the status of an operator', () => {
           ready: false,
           servicesExpired: true,
           lastFailure: { message: 'x' },
+          resources: {},
+          rejections: { total: 0 },
+          connectionChangedAt: 0,
           more: 1,
         },
       ],
@@ -481,7 +559,12 @@ describe('the metrics and the status of an operator', () => {
 
   it('tell a duty that is off from one that waits (regression: both were 0)', () => {
     const duties = ['off', 'waiting', 'running'].map((state) => ({ status: () => ({ name: state, state }) }));
-    const operator = { clusterName: 'own', duties: () => ({ all: duties }) as never, isLeader: () => true };
+    const operator = {
+      clusterName: 'own',
+      duties: () => ({ all: duties }) as never,
+      isLeader: () => true,
+      rejections: () => ({ byReason: {} }),
+    };
     const tables = operatorMetrics(operator, new Scrape());
     const samples = tables.flatMap(({ dpcache_operator_duty_running: metric }) => [
       ...(metric?.samples() ?? []),

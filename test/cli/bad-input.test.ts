@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { EXIT } from '../../src/cli/io.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { type CommandResult, dpcache, example } from './support/run.ts';
 
@@ -285,6 +286,15 @@ describe('an invalid item is rejected with its place and field and counted, and 
 describe('the log', () => {
   const bad = [...GOOD, '{"store":"own"'].join('\n');
 
+  it('is a line of the log if the log is JSON (regression: plain text, which no collector reads)', async () => {
+    const of = ['--kvstore-config', '/no/such', '--no-socket', '--log-format', 'json'];
+    const { stderr, status } = await dpcache('operator', ...of);
+    const { level, msg } = JSON.parse(stderr.trim().split('\n').at(-1) ?? '');
+    expect([status, level, msg]).toEqual([
+      ...[EXIT.failed, 'error', '--kvstore-config /no/such: no such file or folder: check the path'],
+    ]);
+  });
+
   it('is JSON with the rejection as data', async () => {
     const load = join(temporaryFolder({ 'mesh.jsonl': bad }), 'mesh.jsonl');
     const { stderr } = await dpcache('status', '--cluster', 'own', '--load', load, '--log-format', 'json');
@@ -400,6 +410,11 @@ describe('an invalid command line ends with status 2 and the usage', () => {
     [['ipcache', 'get', '9.9.9'], /'9.9.9' is invalid for argument 'ip'. It must be an IP address or a CIDR/],
     [['ipcache', 'explain', '10.0.0.0/33'], /It must be an IP address or a CIDR/],
     [['agent', '--max-connected-clusters', '300'], /Allowed choices are 255, 511/],
+    [['agent', '--cluster-id', '256'], /--cluster-id 256 requires --max-connected-clusters 511/],
+    [
+      ['operator', '--dry-run', '--cluster-id', '300'],
+      /--cluster-id 300 requires --max-connected-clusters 511/,
+    ],
     [['agent', '--kvstore', 'consul'], /Allowed choices are memory/],
     [['agent', '--once', '-o', 'yaml'], /Allowed choices are text, json/],
     [['agent', '-o', 'json'], /-o json requires --once/],

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { operatorMetrics } from '../../src/agent/operator/operator-metrics.ts';
 import { kvstoreMeshMetrics } from '../../src/agent/run-kvstoremesh.ts';
-import type { Metrics } from '../../src/api/metrics/metric.ts';
+import { type Metrics, problemsMetric } from '../../src/api/metrics/metric.ts';
 import { Scrape } from '../../src/api/metrics/scrape.ts';
 import { addAgentOptions } from '../../src/cli/configuration.ts';
 import { EXIT } from '../../src/cli/io.ts';
@@ -21,9 +21,16 @@ function documentText(name: string): string {
 const DOCUMENT = documentText('OPERATIONS');
 
 const scraped = await (await testApp().app.request('/metrics')).text();
-const NO_OPERATOR = { clusterName: '', duties: () => ({ all: [], published: [] }), isLeader: () => false };
-const OF_OPERATOR = operatorMetrics(NO_OPERATOR, new Scrape());
-const OF_KVSTOREMESH = kvstoreMeshMetrics(() => [], new Scrape());
+const NO_OPERATOR = {
+  clusterName: '',
+  duties: () => ({ all: [], published: [] }),
+  isLeader: () => false,
+  rejections: () => ({ byReason: {} }),
+};
+/** The metrics of an operator and a kvstoremesh that `runProcess` adds. */
+const OF_PROCESS: Metrics = { dpcache_problems: problemsMetric(() => []) };
+const OF_OPERATOR = [OF_PROCESS, ...operatorMetrics(NO_OPERATOR, new Scrape())];
+const OF_KVSTOREMESH = [OF_PROCESS, ...kvstoreMeshMetrics(() => [], new Scrape())];
 const OTHER_METRICS: readonly Metrics[] = [...OF_OPERATOR, ...OF_KVSTOREMESH];
 /** The metrics of the agent, with their types. */
 const METRICS = new Map(

@@ -115,7 +115,7 @@ describe('dpcache operator', () => {
     );
     const { stdout } = await dpcache('operator', 'status', ...socket);
     expect(stdout).toMatch(
-      /^Cluster atlantic: this operator runs without leader election\.\nNamespaces: 2 of 2 global; by default global\.\nDUTY +STATE +KEYS +PENDING +LAST ROUND/,
+      /^Cluster atlantic: this operator runs without leader election\.\nNamespaces: 2 of 2 global; by default global\.\nDUTY +STATE +KEYS +PENDING +LAST ROUND/m,
     );
     expect(stdout).toMatch(/^node sync +running +3 +0 /m);
     expect(stdout).toMatch(/^node-gc +off /m);
@@ -124,16 +124,16 @@ describe('dpcache operator', () => {
     expect(await stop()).toBe(0);
   });
 
-  it('reads the status of each duty once per scrape', async () => {
+  it('reads the status of each duty twice per scrape: for its metrics, and for the problems', async () => {
     const socketPath = join(temporaryFolder({}), 'operator.sock');
     const { stop } = operate([...CLUSTER, '--socket', socketPath, '--endpoint-slices', 'fcfs']);
     const isThere = async (): Promise<boolean> => (await scrape(socketPath)).includes('endpoint-slices');
     await until('its duties are there', () => isThere().catch(() => false));
     const status = vi.spyOn(CiliumSliceDuty.prototype, 'status');
     await scrape(socketPath);
-    expect(status).toHaveBeenCalledTimes(1);
-    await scrape(socketPath);
     expect(status).toHaveBeenCalledTimes(2);
+    await scrape(socketPath);
+    expect(status).toHaveBeenCalledTimes(4);
     status.mockRestore();
     expect(await stop()).toBe(0);
   });

@@ -290,7 +290,8 @@ describe('a client of a kvstore', () => {
       may = false;
       await expect(send()).rejects.toMatchObject({
         code: 'not-leader',
-        message: 'the write was rejected, because another process may be the leader',
+        message:
+          'the write was rejected, because this process has not renewed its Lease or lock, which another process may hold now',
       });
       expect(txn).not.toHaveBeenCalled();
     });

@@ -6,12 +6,14 @@ import { advance, settle } from '../kvstore/support/settle.ts';
 
 class World {
   readonly clock = new ManualClock();
+  readonly changes: (string | undefined)[] = [];
   /** The error of the next reads; undefined: they succeed. */
   fails: KvstoreErrorCode | undefined;
   /** Duration of a read. */
   takesMs = 0;
   readonly reach: KvstoreReach = new KvstoreReach({
     clock: this.clock,
+    onChange: (problem) => this.changes.push(problem),
     key: 'cilium/cluster-config/a',
     backend: {
       get: () =>
@@ -56,11 +58,12 @@ describe('the reach of a kvstore', () => {
       const world = new World();
       await advance(world.clock, 1);
       world.fails = code;
-      await advance(world.clock, 2_000);
+      await advance(world.clock, 4_000);
       expect([world.reach.isAnswering, world.reach.problem]).toEqual([false, 'no way']);
       world.fails = undefined;
-      await advance(world.clock, 2_000);
+      await advance(world.clock, 4_000);
       expect([world.reach.isAnswering, world.reach.problem]).toEqual([true, undefined]);
+      expect(world.changes).toEqual(['no way', undefined]); // once each
       await world.end();
     },
   );

@@ -29,6 +29,7 @@ function run(
     stages: [[{ name: 'duties', start: () => begin(context), stop: () => stopped.push('duties') }]],
     status: () => ({}),
     blockers: () => [],
+    problemSource: () => ({}),
     metrics: () => [],
   });
   const log = createLog('silent', 'text', { write: () => {} });
@@ -77,6 +78,8 @@ describe('the API of a process', () => {
     readonly socket: string;
   }
 
+  const PROBLEM = { severity: 'warning', subject: 'Lease', text: 'no leader' } as const;
+
   /** Runs a process with one step that waits, and a metric of the scrape. */
   function serve(changes: Partial<RunOptions> = {}, status: () => object = () => ({ leader: 'a' })): Running {
     let release = (): void => {};
@@ -94,6 +97,7 @@ describe('the API of a process', () => {
         ],
         status,
         blockers: () => ['no leader'],
+        problemSource: () => ({ configProblems: ['no such file'], problems: [PROBLEM] }),
         metrics: (scrape) => {
           const { gauge } = statusMetrics(scrape.once(() => ({ reads: ++reads })));
           return [{ reads_a: gauge('Reads.', 'reads'), reads_b: gauge('Reads.', 'reads') }];
@@ -129,6 +133,19 @@ describe('the API of a process', () => {
     stop.abort();
     await ended;
     expect(existsSync(socket)).toBe(false);
+  });
+
+  it('has each problem once: steps, blockers, and those of the process', async () => {
+    const { get, release, socket } = serve();
+    release();
+    await until('the socket exists', () => existsSync(socket));
+    await until('it has started', async () => !(await get('/v1/status')).includes('running'));
+    const { ready, items } = JSON.parse(await get('/v1/problems'));
+    expect(ready).toBe(false);
+    expect(items).toMatchObject([{ subject: 'configuration', text: 'no such file' }, PROBLEM]);
+    expect(await get('/metrics')).toContain(
+      'dpcache_problems{severity="error"} 1\ndpcache_problems{severity="warning"} 1\n',
+    );
   });
 
   it('reads a value that several metrics share once per scrape', async () => {

@@ -1,5 +1,12 @@
-import { countsMetric, itemMetrics, type Metrics, statusMetrics } from '../../api/metrics/metric.ts';
+import {
+  countsMetric,
+  itemMetrics,
+  type Metrics,
+  rejectionsMetric,
+  statusMetrics,
+} from '../../api/metrics/metric.ts';
 import type { Scrape } from '../../api/metrics/scrape.ts';
+import type { RejectionStatus } from '../../base/rejection.ts';
 import type { OperatorDuties } from '../../operator/duties.ts';
 
 /** The measured parts of an operator. They are read at each scrape. */
@@ -7,6 +14,7 @@ export interface MeasuredOperator {
   readonly clusterName: string;
   readonly duties: () => OperatorDuties;
   readonly isLeader: () => boolean;
+  readonly rejections: () => Pick<RejectionStatus, 'byReason'>;
 }
 
 /** Returns the tables of the metrics of an operator. */
@@ -16,6 +24,7 @@ export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): rea
     scrape.once(() => operator.duties().all.map((duty) => duty.status())),
   );
   const operatorTable: Metrics = {
+    dpcache_rejections_total: rejectionsMetric(() => operator.rejections()),
     dpcache_operator_duty_running: duties.gauge(
       '1 if a duty is running, else 0; absent if it is off.',
       ({ state }) => (state === 'off' ? undefined : state === 'running'),

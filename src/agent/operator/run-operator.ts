@@ -1,10 +1,12 @@
 import { hostname } from 'node:os';
 import type { Metrics } from '../../api/metrics/metric.ts';
 import type { Scrape } from '../../api/metrics/scrape.ts';
+import type { HealthProblem } from '../../api/problems.ts';
 import { assert } from '../../base/assert.ts';
 import { messageOf } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import type { RateLimitOptions } from '../../base/rate-limit.ts';
+import type { RejectionStatus } from '../../base/rejection.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { RemoteClusterStatus } from '../../clustermesh/cluster-status.ts';
@@ -29,7 +31,7 @@ import {
   LeaderElection,
   type LeaderElectionStatus,
 } from '../../operator/elect/leader-election.ts';
-import { KvstoreReach } from '../../operator/kvstore-reach.ts';
+import { KvstoreReach, reachText } from '../../operator/kvstore-reach.ts';
 import type { McsStatus } from '../../operator/mcs/mcs-duty.ts';
 import type { GlobalNamespacesStatus } from '../../operator/publish/global-namespaces.ts';
 import { namespaceOfKey } from '../../operator/publish/namespace-of-key.ts';
@@ -49,6 +51,7 @@ import { READ_MS, type Step } from '../../process/start-step.ts';
 import type { Output } from '../../process/terminal.ts';
 import { RecordedKubernetes } from '../../recording/recorded-kubernetes.ts';
 import { ClusterReport, remoteClusters } from '../cluster-report.ts';
+import { clusterDocument } from '../followed-clusters.ts';
 import { kubernetesAccess } from '../kubernetes-access.ts';
 import { operatorMetrics } from './operator-metrics.ts';
 
@@ -132,6 +135,8 @@ class OperatorProcess implements ServedProcess {
   /** Undefined without an election. */
   #reach: KvstoreReach | undefined;
   #election: LeaderElection | undefined;
+  /** Why the Lease cannot be read or renewed; undefined since the last success. */
+  #electionProblem: string | undefined;
   #duties: OperatorDuties = { all: [], published: [] };
   #clusterReport: ClusterReport | undefined;
 
@@ -151,10 +156,9 @@ class OperatorProcess implements ServedProcess {
 
   metrics(scrape: Scrape): readonly Metrics[] {
     const { clusterName } = this.#options;
-    return operatorMetrics(
-      { clusterName, duties: () => this.#duties, isLeader: () => this.#isLeader },
-      scrape,
-    );
+    const duties = (): OperatorDuties => this.#duties;
+    const rejections = (): RejectionStatus => this.#rejected.status();
+    return operatorMetrics({ clusterName, duties, isLeader: () => this.#isLeader, rejections }, scrape);
   }
 
   status(): Omit<OperatorDocument, keyof ProcessDocument> {
@@ -191,7 +195,7 @@ class OperatorProcess implements ServedProcess {
     const { problem } = this.#reach ?? {};
     const problems: string[] = [];
     if (this.#kvstoreProblem !== undefined) problems.push(this.#kvstoreProblem);
-    if (problem !== undefined) problems.push(`the kvstore does not answer: ${problem}`);
+    if (problem !== undefined) problems.push(reachText(problem));
     if (!this.#isLeader) return problems;
     const { namespaces, published } = this.#duties;
     const incomplete = published.filter((duty) => duty.status().published?.synced !== true);
@@ -202,6 +206,33 @@ class OperatorProcess implements ServedProcess {
       return `${name} is incomplete${waitsFor === undefined ? '' : `: ${waitsFor}`}`;
     });
     return [...problems, ...missing];
+  }
+
+  problemSource(): ReturnType<ServedProcess['problemSource']> {
+    const clusters = this.#duties.clusters?.clusters() ?? [];
+    return {
+      clusters: clusters.map((cluster) => clusterDocument(cluster)),
+      problems: [...this.#electionProblems(), ...this.#waitingDuties()],
+    };
+  }
+
+  #electionProblems(): readonly HealthProblem[] {
+    if (this.#electionProblem === undefined) return [];
+    const text = `Cannot read or renew the Lease: ${this.#electionProblem}`;
+    const remedy = 'Check that the API server answers, and the rights to get, create and update leases.';
+    return [{ severity: 'warning', subject: 'leader election', text, remedy }];
+  }
+
+  /** Returns a problem for each duty that waits, except those that delay the readiness: they are blockers. */
+  #waitingDuties(): readonly HealthProblem[] {
+    if (!this.#isLeader) return [];
+    const { all, namespaces, published } = this.#duties;
+    return all.flatMap((duty) => {
+      const { name, state, lastFailure, waitsFor = lastFailure?.message } = duty.status();
+      if (state !== 'waiting' || waitsFor === undefined || duty === namespaces || published.includes(duty))
+        return [];
+      return [{ severity: 'warning', subject: name, text: `waiting: ${waitsFor}` }];
+    });
   }
 
   /** True if this operator runs with an election: not in a dry run or with recorded objects. */
@@ -314,7 +345,9 @@ class OperatorProcess implements ServedProcess {
     const { clock, random, log } = this.#context;
     const backend = this.#kvstore;
     assert(backend !== undefined, 'the kvstore is open');
-    const reach = new KvstoreReach({ backend, clock, key: clusterConfigKey(clusterName) });
+    const key = clusterConfigKey(clusterName);
+    const onChange = (problem: string | undefined): void => log.warn(reachText(problem));
+    const reach = new KvstoreReach({ backend, clock, key, onChange });
     this.#reach = reach;
     this.#election = new LeaderElection({
       client,
@@ -324,10 +357,14 @@ class OperatorProcess implements ServedProcess {
       times,
       identity: electionIdentity(hostname(), random),
       isCandidate: () => reach.isAnswering,
-      onFailure: (error) =>
-        log.warn({ err: error }, 'cannot acquire or renew the Lease of the leader election'),
-      onRecovered: () =>
-        log.warn('the API server accepts requests for the Lease of the leader election again'),
+      onFailure: (error) => {
+        this.#electionProblem = messageOf(error);
+        log.warn({ err: error }, 'cannot acquire or renew the Lease of the leader election');
+      },
+      onRecovered: () => {
+        this.#electionProblem = undefined;
+        log.warn('the API server accepts requests for the Lease of the leader election again');
+      },
     });
   }
 
@@ -356,13 +393,21 @@ class OperatorProcess implements ServedProcess {
           }),
         ]);
       }, signal);
-      if (outcome === 'lost') end('the Lease was lost: another operator may be the leader');
+      if (outcome === 'lost') end(this.#lostText(election.status()));
       else if (outage.signal.aborted)
         end(`released the Lease, because the kvstore has not answered for ${kvstoreDeadlineMs / 1000} s`);
     } finally {
       ended.abort();
       await checks;
     }
+  }
+
+  /** Returns why the Lease was lost. */
+  #lostText({ holder, identity }: LeaderElectionStatus): string {
+    if (holder !== undefined && holder !== identity) return `the Lease was lost: ${holder} is the leader`;
+    const { renewDeadlineMs } = this.#options.electionTimes;
+    const reason = this.#electionProblem === undefined ? '' : `: ${this.#electionProblem}`;
+    return `the Lease was lost: it could not be renewed for ${renewDeadlineMs / 1000} s, so another operator may be the leader${reason}`;
   }
 
   async #runDuties(signal: AbortSignal): Promise<void> {

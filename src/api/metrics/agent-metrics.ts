@@ -1,6 +1,6 @@
 import type { ChangeFeed } from '../change-feed.ts';
 import type { ConflictsDocument } from '../conflicts.ts';
-import { type HealthProblem, SEVERITIES } from '../problems.ts';
+import type { HealthProblem } from '../problems.ts';
 import type { ReadModel } from '../read-model.ts';
 import type { StatusDocument } from '../status-document.ts';
 import { clusterMetrics } from './cluster-metrics.ts';
@@ -10,7 +10,13 @@ import { engineMetrics } from './engine-metrics.ts';
 import { historyMetrics, tapeMetrics } from './history-metrics.ts';
 import { kubernetesMetrics } from './kubernetes-metrics.ts';
 import { kvstoreMetrics } from './kvstore-metrics.ts';
-import { countsMetric, type MetricSources, statusMetrics } from './metric.ts';
+import {
+  countsMetric,
+  type MetricSources,
+  problemsMetric,
+  rejectionsMetric,
+  statusMetrics,
+} from './metric.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { Scrape } from './scrape.ts';
 
@@ -41,12 +47,7 @@ export class AgentMetrics extends ProcessMetrics {
         historyMetrics(sources),
         tapeMetrics(sources),
         {
-          dpcache_rejections_total: countsMetric(
-            'counter',
-            'Rejected inputs by reason.',
-            'reason',
-            () => sources.rejections().byReason,
-          ),
+          dpcache_rejections_total: rejectionsMetric(() => sources.rejections()),
           dpcache_changes_total: statusMetrics(() => feed).counter(
             'Changes of prefixes, services and nodes.',
             'revision',
@@ -55,12 +56,7 @@ export class AgentMetrics extends ProcessMetrics {
             'Connected clients of `/v1/monitor`.',
             ({ monitors }) => monitors(),
           ),
-          dpcache_problems: countsMetric(
-            'gauge',
-            'Current problems of the agent, as in `/v1/problems`.',
-            'severity',
-            () => countsBySeverity(this.problems(sources.status())),
-          ),
+          dpcache_problems: problemsMetric(() => this.problems(sources.status())),
           dpcache_conflicts: countsMetric(
             'gauge',
             'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
@@ -80,17 +76,6 @@ export class AgentMetrics extends ProcessMetrics {
     const lines = histograms(this.#sources).flatMap((histogram) => [...histogramLines(histogram)]);
     return `${metrics}\n${lines.join('\n')}\n`;
   }
-}
-
-function countsBySeverity(
-  problems: readonly HealthProblem[] | undefined,
-): Readonly<Record<string, number>> | undefined {
-  return (
-    problems &&
-    Object.fromEntries(
-      SEVERITIES.map((name) => [name, problems.filter(({ severity }) => severity === name).length]),
-    )
-  );
 }
 
 function sourcesOf(model: ReadModel, scrape: Scrape): MetricSources {

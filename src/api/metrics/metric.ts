@@ -1,3 +1,5 @@
+import type { RejectionStatus } from '../../base/rejection.ts';
+import { type HealthProblem, SEVERITIES } from '../problems.ts';
 import type { ClusterMetrics, ReadModel } from '../read-model.ts';
 
 /** A value of a metric with its labels. */
@@ -38,6 +40,22 @@ export function countsMetric(
         yield { value, labels: { [label]: key } };
     },
   };
+}
+
+/** Returns the metric of the current problems of a process, without samples if they are undefined. */
+export function problemsMetric(problems: () => readonly HealthProblem[] | undefined): Metric {
+  const help = 'Current problems of the process, as in `/v1/problems`.';
+  return countsMetric('gauge', help, 'severity', () => {
+    const current = problems();
+    const countOf = (name: string): number =>
+      current?.filter(({ severity }) => severity === name).length ?? 0;
+    return current && Object.fromEntries(SEVERITIES.map((name) => [name, countOf(name)]));
+  });
+}
+
+/** Returns the metric of the rejected inputs of a process. */
+export function rejectionsMetric(rejections: () => Pick<RejectionStatus, 'byReason'>): Metric {
+  return countsMetric('counter', 'Rejected inputs by reason.', 'reason', () => rejections().byReason);
 }
 
 /** Names of the fields of `T` that are numbers or booleans, and may be undefined. */

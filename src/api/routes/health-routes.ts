@@ -1,6 +1,9 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp } from '../api-context.ts';
 import type { ProcessMetrics } from '../metrics/process-metrics.ts';
+import type { HealthProblem } from '../problems.ts';
+import { PROBLEMS } from '../schemas/status-schemas.ts';
+import { answerJSON } from './answer.ts';
 import { answers } from './route-parts.ts';
 
 /** Sources of the health, readiness and metrics routes. */
@@ -8,6 +11,8 @@ export interface HealthContext {
   readonly metrics: Pick<ProcessMetrics, 'text' | 'contentType'>;
   /** Returns the reasons why the process is not ready, one sentence each. Empty if it is ready. */
   readonly blockers: () => readonly string[];
+  /** Returns the current problems, the worst first. */
+  readonly problems: () => readonly HealthProblem[];
 }
 
 const HEALTH = createRoute({
@@ -29,6 +34,13 @@ const READY = createRoute({
   },
 });
 
+const GET_PROBLEMS = createRoute({
+  method: 'get',
+  path: '/v1/problems',
+  summary: 'Returns the current problems of the process, the worst first; at least one while it is not ready',
+  responses: answers(PROBLEMS, 'The problems'),
+});
+
 const METRICS = createRoute({
   method: 'get',
   path: '/metrics',
@@ -38,8 +50,8 @@ const METRICS = createRoute({
   },
 });
 
-/** Adds `/healthz`, `/readyz` and `/metrics`. */
-export function addHealthRoutes(app: ApiApp, { metrics, blockers }: HealthContext): void {
+/** Adds `/healthz`, `/readyz`, `/v1/problems` and `/metrics`. */
+export function addHealthRoutes(app: ApiApp, { metrics, blockers, problems }: HealthContext): void {
   app.openapi(HEALTH, (c) => c.json({ status: 'ok' as const, pid: process.pid }, 200));
   app.openapi(READY, (c) => {
     const reasons = [...blockers()];
@@ -47,6 +59,7 @@ export function addHealthRoutes(app: ApiApp, { metrics, blockers }: HealthContex
       ? c.json({ ready: true, blockers: reasons }, 200)
       : c.json({ ready: false, blockers: reasons }, 503);
   });
+  app.openapi(GET_PROBLEMS, (c) => answerJSON(c, { ready: blockers().length === 0, items: problems() }));
   app.openapi(METRICS, async (c) =>
     c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }),
   );

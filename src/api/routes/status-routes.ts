@@ -7,7 +7,7 @@ import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-types.ts';
 import { CONFLICT_KINDS, ConflictScan } from '../conflicts.ts';
 import { invalidParameter, ProblemError } from '../problem.ts';
 import { healthProblems } from '../problems.ts';
-import { CLUSTER_DETAIL, CLUSTERMESH, PROBLEMS, STATUS } from '../schemas/status-schemas.ts';
+import { CLUSTER_DETAIL, CLUSTERMESH, STATUS } from '../schemas/status-schemas.ts';
 import { isLocal } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
 import { EVENT_STREAM_HEADERS, streamOf, writeEvents } from './event-stream.ts';
@@ -20,13 +20,6 @@ const GET_STATUS = createRoute({
   path: '/v1/status',
   summary: 'Returns the status of the agent: clusters, counts and rejected items',
   responses: answers(STATUS, 'The status'),
-});
-
-const GET_PROBLEMS = createRoute({
-  method: 'get',
-  path: '/v1/problems',
-  summary: 'Returns the current problems of the agent, the worst first; at least one while it is not ready',
-  responses: answers(PROBLEMS, 'The problems'),
 });
 
 const GET_CLUSTERMESH = createRoute({
@@ -146,14 +139,9 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
   const conflicts = new ConflictScan(model, gate, clock);
   metrics.conflicts = () => conflicts.counts();
   app.openapi(CONFLICTS, async (c) => answerJSON(c, await conflicts.scan()));
-  addHealthRoutes(app, context);
-  app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
   metrics.problems = (status) => healthProblems(status, blockers(), clock.wallTime());
-  app.openapi(GET_PROBLEMS, (c) => {
-    const reasons = blockers();
-    const items = healthProblems(model.status(), reasons, clock.wallTime());
-    return answerJSON(c, { ready: reasons.length === 0, items });
-  });
+  addHealthRoutes(app, { ...context, problems: () => metrics.problems(model.status()) ?? [] });
+  app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
   app.openapi(GET_CLUSTERMESH, (c) => {
     const { cluster, clusterID, clusters, configProblems, steps } = model.status();
     return answerJSON(c, { cluster, clusterID, clusters, configProblems, steps });

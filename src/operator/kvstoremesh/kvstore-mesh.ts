@@ -278,7 +278,7 @@ function problemsOf({ name, servicesExpired, copy }: MirroredClusterStatus): rea
   const { isFailing, pending, lastFailure } = copy;
   if (isFailing)
     problems.push(
-      `the kvstore of this cluster rejects the copy of cluster ${name}: ${counted(pending, 'key is', 'keys are')} pending: ${lastFailure?.message}`,
+      `cannot write the copy of cluster ${name} to the kvstore of this cluster: ${counted(pending, 'key is', 'keys are')} pending: ${lastFailure?.message}`,
     );
   return problems;
 }

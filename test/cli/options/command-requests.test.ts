@@ -18,7 +18,7 @@ interface Asked extends CommandResult {
   readonly asked: readonly string[];
 }
 
-/** Answers of a fake agent by path; a path without an answer is not found. */
+/** Answers of a fake process without problems, by path; another path without an answer is not found. */
 type Answers = Readonly<Record<string, unknown>>;
 
 const NOT_FOUND = { type: '', title: '', status: 404, detail: 'not found' };
@@ -36,6 +36,7 @@ async function run(
       if (Object.hasOwn(answers, path)) return answers[path];
       const [base = ''] = path.split('?');
       if (Object.hasOwn(answers, base)) return answers[base];
+      if (path === '/v1/problems') return { ready: true, items: [] };
       throw new AgentError('not found', NOT_FOUND as never);
     },
   } as ApiClient;

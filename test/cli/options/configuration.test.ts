@@ -89,7 +89,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'fail-static': { flags: ['--no-fail-static'], env: 'false' },
   load: { flags: ['--load', '/a', '--load', '/b'], env: '/a,/b', file: '[/a, /b]' },
   manifests: { flags: ['--manifests', '/a'] },
-  'cluster-id': { flags: ['--cluster-id', '511'] },
+  'cluster-id': { flags: ['--cluster-id', '255'] },
   timeout: { flags: ['--timeout', '30s'] },
   'max-connected-clusters': { flags: ['--max-connected-clusters', '511'] },
   'node-name': { flags: ['--node-name', 'n1'] },

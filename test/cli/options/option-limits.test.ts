@@ -27,7 +27,7 @@ const CLAIM = 'whatif upsert 10.0.0.1 --source k8s --identity 5 --socket /nowher
 type Limit = readonly [option: string, accepted: string, rejected: string, message: string];
 
 const LIMITS: readonly Limit[] = [
-  [`${AGENT} --cluster-id`, '0 511', '512 -1 5x 0x1', 'a number from 0 to 511'],
+  [`${AGENT} --max-connected-clusters 511 --cluster-id`, '0 511', '512 -1 5x 0x1', 'a number from 0 to 511'],
   [
     `${AGENT} --history-memory`,
     '1MiB 1048576B off 0',

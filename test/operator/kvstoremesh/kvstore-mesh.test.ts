@@ -602,7 +602,7 @@ describe('its problems', () => {
     writeIP(copied.remote, '10.0.0.2', 0x1_0100);
     await advance(copied.clock, 10_000);
     expect(copied.mesh.status().problems).toEqual([
-      'the kvstore of this cluster rejects the copy of cluster a: 1 key is pending: etcdserver: mvcc: database space exceeded',
+      'cannot write the copy of cluster a to the kvstore of this cluster: 1 key is pending: etcdserver: mvcc: database space exceeded',
     ]);
     isFull = false;
     await advance(copied.clock, 60_000);
