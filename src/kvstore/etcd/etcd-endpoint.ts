@@ -10,15 +10,18 @@ import {
   type StreamObserver,
   type UnaryCall,
 } from './etcd-connection.ts';
+import type { EncodedCall, EtcdService } from './etcd-definitions.ts';
 import { etcdDeadlineError } from './etcd-errors.ts';
-import { decodeToken, encodeAuthenticate } from './messages.ts';
 
 const NO_USERS = 'authentication is not enabled';
 
-type EtcdService = 'KV' | 'Watch' | 'Lease' | 'Maintenance' | 'Auth';
-
-function pathOf(service: EtcdService, method: string): string {
-  return `/etcdserverpb.${service}/${method}`;
+/**
+ * Returns a call in the encoding of etcd3. Loads etcd3 on demand, because this takes 150 ms and a client without a user
+ * does not need it.
+ */
+async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<EncodedCall<T>> {
+  const { definitions } = await import('./etcd-definitions.ts');
+  return definitions.call<T>(service, method, payload);
 }
 
 /**
@@ -54,6 +57,12 @@ export class EtcdEndpoint {
     return this.#connection.streams;
   }
 
+  /** Calls a method in the encoding of etcd3, for rare calls. Longs are decimal text. */
+  async call<T>(service: EtcdService, method: string, payload: object, options?: CallOptions): Promise<T> {
+    const call = await encoded<T>(service, method, payload);
+    return call.decode(await this.#unary(call, options));
+  }
+
   /**
    * Calls a method and returns the undecoded answer.
    *
@@ -66,14 +75,14 @@ export class EtcdEndpoint {
     options?: CallOptions,
     startedAt?: number,
   ): Promise<Buffer> {
-    return this.#unary({ path: pathOf(service, method), request }, options, startedAt);
+    return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request }, options, startedAt);
   }
 
   /** Opens a stream. Closing the endpoint cancels it. */
   async stream(service: EtcdService, method: string, observer: StreamObserver): Promise<EtcdStream> {
     const metadata = await this.#sharedMetadata();
     if (this.#isClosed) throw disconnectedError();
-    return this.#connection.stream(pathOf(service, method), metadata, {
+    return this.#connection.stream(`/etcdserverpb.${service}/${method}`, metadata, {
       onMessage: (message) => observer.onMessage(message),
       onEnd: (error) => observer.onEnd(this.#failure(error)),
     });
@@ -151,9 +160,11 @@ export class EtcdEndpoint {
     // With this, a member that lost its cluster fails immediately instead of serving stale data.
     metadata.set('hasleader', 'true');
     if (this.#auth === undefined) return metadata;
-    const call = { path: pathOf('Auth', 'Authenticate'), request: encodeAuthenticate(this.#auth) };
+    const payload = { name: this.#auth.username, password: this.#auth.password };
+    const call = await encoded<{ readonly token: string }>('Auth', 'authenticate', payload);
     try {
-      metadata.set('token', decodeToken(await this.#send(call, metadata)));
+      const { token } = call.decode(await this.#send(call, metadata));
+      metadata.set('token', token);
     } catch (error) {
       // A cluster without users accepts every client and name. The clients of etcd behave the same.
       if (!(error instanceof KvstoreError && error.message.includes(NO_USERS))) throw error;

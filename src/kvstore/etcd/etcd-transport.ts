@@ -26,18 +26,17 @@ import type { EtcdStream } from './etcd-connection.ts';
 import { EtcdEndpoint } from './etcd-endpoint.ts';
 import { etcdError, isTooManyRequests, MAX_SERVER_TEXT } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
-import {
-  decodeLease,
-  decodeRange,
-  decodeStatus,
-  encodeLease,
-  encodeLeaseGrant,
-  encodeRange,
-  NO_MEMBER,
-} from './messages.ts';
+import { decodeLease, decodeRange, encodeLease, encodeLeaseGrant, encodeRange } from './messages.ts';
 import { decodeTxn, encodeTxn } from './txn-messages.ts';
 
-const NO_FIELDS = Buffer.alloc(0);
+/** The answer of `Maintenance.Status`, as etcd3 decodes it. */
+interface GeneratedStatus {
+  readonly header: { readonly member_id: string } | null;
+  readonly version: string;
+  readonly leader: string;
+  /** A missing leader, and active alarms. */
+  readonly errors: readonly string[];
+}
 
 /** Errors which make the transport use the next endpoint. */
 const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...UNREACHABLE, 'internal']);
@@ -271,15 +270,15 @@ function withHeader<T extends Pick<RangeResponse, 'header'>>(answer: T): T {
 
 async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Promise<EndpointStatus> {
   try {
-    const answer = await endpoint.raw('Maintenance', 'Status', NO_FIELDS, options);
-    const { memberID, version, leader, errors } = decodeStatus(answer);
-    const error = cutText(errors.map((text) => text.trim()).join(', '), MAX_SERVER_TEXT);
+    const answer = await endpoint.call<GeneratedStatus>('Maintenance', 'status', {}, options);
     return {
       endpoint: endpoint.address,
-      healthy: leader !== NO_MEMBER && errors.length === 0,
-      version,
-      isLeader: leader === memberID,
-      ...(errors.length > 0 && { error }),
+      healthy: answer.leader !== '0' && answer.errors.length === 0,
+      version: cutText(answer.version, MAX_SERVER_TEXT),
+      isLeader: answer.leader === answer.header?.member_id,
+      ...(answer.errors.length > 0 && {
+        error: cutText(answer.errors.map((error) => error.trim()).join(', '), MAX_SERVER_TEXT),
+      }),
     };
   } catch (error) {
     return { endpoint: endpoint.address, healthy: false, error: asKvstoreError(error).message };

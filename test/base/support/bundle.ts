@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import { build } from 'esbuild';
 
 /** Packages that read other files of their folder, or whose modules import each other in a circle. */
-const EXTERNAL = ['koffi', '@grpc/grpc-js', 'yaml'];
+const EXTERNAL = ['koffi', 'etcd3', '@grpc/grpc-js', 'yaml'];
 
 /** Packages in the CommonJS format call `require` for modules of Node. */
 const REQUIRE =

@@ -311,6 +311,17 @@ it('the version and the alarms of an endpoint are cut (regression: texts of 64 M
   expect([version.length, error.length]).toEqual([1_000, 1_000]);
 });
 
+it('a status of more than 1 MiB is not decoded (regression: 64 MiB in one turn)', async () => {
+  const server = new FakeServer({ status: () => message(bytesField(2, Buffer.alloc(1 << 20))) });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  onTestFinished(async () => {
+    await transport.close();
+    server.stop();
+  });
+  const error = 'an answer to status of 1048580 bytes';
+  expect(await transport.endpoints()).toMatchObject([{ healthy: false, error }]);
+});
+
 it.each(['127.0.0.1', '[::1]'])(
   'without an etcd at any endpoint on %s, each call names the one it used',
   async (ip) => {

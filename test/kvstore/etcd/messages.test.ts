@@ -9,10 +9,7 @@ import { bytesField, message } from '../../../src/kvstore/codec/proto-writer.ts'
 import {
   decodeLease,
   decodeRange,
-  decodeStatus,
-  decodeToken,
   decodeWatch,
-  encodeAuthenticate,
   encodeLease,
   encodeLeaseGrant,
   encodeRange,
@@ -196,45 +193,6 @@ describe('answers, against protobufjs', () => {
     );
   });
 
-  it('status', () => {
-    const status = fc.record({
-      member: uint64,
-      leader: uint64,
-      version: fc.string(),
-      errors: fc.array(fc.string()),
-    });
-    fc.assert(
-      fc.property(status, ({ member, leader, version, errors }) => {
-        const buffer = encode('StatusResponse', {
-          header: { cluster_id: long(1), member_id: bigLong(member, true), revision: long(2) },
-          version,
-          dbSize: long(3),
-          leader: bigLong(leader, true),
-          raftIndex: long(4),
-          errors,
-          isLearner: true,
-        });
-        expect(decodeStatus(buffer)).toEqual({
-          memberID: member.toString(),
-          version,
-          leader: leader.toString(),
-          errors,
-        });
-      }),
-    );
-  });
-
-  it('token', () => {
-    fc.assert(
-      fc.property(fc.string(), fc.string({ unit: 'binary' }), (token, password) => {
-        const buffer = encode('AuthenticateResponse', { header: { revision: long(2) }, token });
-        expect(decodeToken(buffer)).toBe(token);
-        const request = encodeAuthenticate({ username: 'client', password });
-        expect(decode('AuthenticateRequest', request)).toEqual({ name: 'client', password });
-      }),
-    );
-  });
-
   it('a large range is decoded with other turns in between (regression: a page in one)', async () => {
     const kvs = Array.from({ length: 4 * 4096 }, (_, i) => ({
       key: Buffer.from(`${i}`),
@@ -325,8 +283,6 @@ describe('answers, against protobufjs', () => {
         .map(plainEvent),
     ).toEqual([{ key: '', value: empty, modRevision: 0 }]);
     expect(decodeLease(empty)).toEqual({ lease: '0', ttlSeconds: 0 });
-    expect(decodeStatus(empty)).toEqual({ memberID: '0', version: '', leader: '0', errors: [] });
-    expect(decodeToken(empty)).toBe('');
   });
 
   it.each([
