@@ -230,3 +230,47 @@ export function* forEachInSteps<T>(
     if (++visited % perStep === 0) yield;
   }
 }
+
+/**
+ * Sorts items in steps of `perStep` items. Returns a new list, in which equal items keep their order. For
+ * {@link TurnGate.runSteps}.
+ */
+export function* sortInSteps<T>(
+  items: Iterable<T>,
+  perStep: number,
+  compare: (a: T, b: T) => number,
+): Generator<undefined, readonly T[], void> {
+  let runs: (readonly T[])[] = [];
+  let run: T[] = [];
+  for (const item of items) {
+    run.push(item);
+    if (run.length < perStep) continue;
+    runs.push(run.sort(compare));
+    run = [];
+    yield;
+  }
+  runs.push(run.sort(compare));
+  while (runs.length > 1) {
+    const longer: (readonly T[])[] = [];
+    for (let at = 0; at < runs.length; at += 2)
+      longer.push(yield* merge(runs[at] ?? [], runs[at + 1] ?? [], perStep, compare));
+    runs = longer;
+  }
+  return runs[0] ?? [];
+}
+
+/** Merges two sorted lists, in steps. */
+function* merge<T>(
+  a: readonly T[],
+  b: readonly T[],
+  perStep: number,
+  compare: (a: T, b: T) => number,
+): Generator<undefined, readonly T[], void> {
+  const merged: T[] = [];
+  for (let i = 0, j = 0; i < a.length || j < b.length; ) {
+    const takesFirst = j === b.length || (i < a.length && compare(a[i] as T, b[j] as T) <= 0);
+    merged.push((takesFirst ? a[i++] : b[j++]) as T);
+    if (merged.length % perStep === 0) yield;
+  }
+  return merged;
+}

@@ -1,4 +1,5 @@
 import { ascending } from '../base/sorted-map.ts';
+import { forEachInSteps, sortInSteps } from '../base/turn-gate.ts';
 import type { Source } from '../model/source.ts';
 import type { Backend, EndpointSlice } from './backend.ts';
 import type { BackendClaim } from './correlation.ts';
@@ -73,46 +74,66 @@ function verdictOf(state: ServiceState, { origin, backend, notReadyIn }: AnyClai
   return backend.state === 'maintenance' ? 'maintenance' : 'effective';
 }
 
+/** An origin with its claims. */
+interface OriginClaims {
+  readonly origin: Origin;
+  readonly count: number;
+  readonly claims: Iterable<AnyClaim>;
+}
+
+function* claimsOf(
+  origin: Origin,
+  backends: Iterable<Backend>,
+  notReady: Iterable<Backend> = [],
+  notReadyIn?: EndpointSlice,
+): Generator<AnyClaim, void, void> {
+  for (const backend of backends) yield { origin, backend, notReadyIn: undefined };
+  for (const backend of notReady) yield { origin, backend, notReadyIn };
+}
+
 /** Yields all origins with their claims, effective or not. */
-function* allOrigins(state: ServiceState): Generator<readonly [Origin, readonly AnyClaim[]]> {
-  const claims = (
-    origin: Origin,
-    backends: Iterable<Backend>,
-    notReadyIn?: EndpointSlice,
-  ): readonly AnyClaim[] => Array.from(backends, (backend) => ({ origin, backend, notReadyIn }));
-  const ofSlice = (cluster: string, slice: EndpointSlice): readonly [Origin, readonly AnyClaim[]] => {
+function* allOrigins(state: ServiceState): Generator<OriginClaims, void, void> {
+  const ofSlice = (cluster: string, slice: EndpointSlice): OriginClaims => {
     const origin = { cluster, slice: slice.name };
     const { backends, notReady } = slice;
-    return [origin, [...claims(origin, backends.values()), ...claims(origin, notReady.values(), slice)]];
+    const claims = claimsOf(origin, backends.values(), notReady.values(), slice);
+    return { origin, count: backends.size + notReady.size, claims };
   };
   for (const slice of state.slices.values()) yield ofSlice('', slice);
   for (const [cluster, { whole, slices }] of state.remotes) {
     const origin = { cluster, slice: '' };
-    if (whole !== undefined) yield [origin, claims(origin, whole)];
+    if (whole !== undefined) yield { origin, count: whole.length, claims: claimsOf(origin, whole) };
     for (const slice of slices.values()) yield ofSlice(cluster, slice);
   }
 }
 
-/** Explains one service. The cost is linear in the whole service; it is meant for people, not for the data path. */
-export function explainState(state: ServiceState): ServiceExplanation {
-  const origins = [...allOrigins(state)].sort(([a], [b]) => compareOrigins(a, b));
+/** Number of claims sorted or explained in one step: about a millisecond. */
+const CLAIMS_PER_STEP = 1_024;
+
+/** Explains one service, in steps. The cost is linear in the whole service: 0.15 s for 100,000 backends. */
+export function* explainState(state: ServiceState): Generator<undefined, ServiceExplanation, void> {
+  const origins = [...allOrigins(state)].sort((a, b) => compareOrigins(a.origin, b.origin));
+  const allClaims = function* (): Generator<AnyClaim, void, void> {
+    for (const { claims } of origins) yield* claims;
+  };
   // The sort is stable: of equal addresses, the claim of the strongest origin stays first.
-  const claims = origins
-    .flatMap(([, listed]) => listed)
-    .sort((a, b) => ascending(a.backend.address, b.backend.address));
+  const sorted = yield* sortInSteps(allClaims(), CLAIMS_PER_STEP, (a, b) =>
+    ascending(a.backend.address, b.backend.address),
+  );
+  const backends: ExplainedBackend[] = [];
+  yield* forEachInSteps(sorted, CLAIMS_PER_STEP, (claim) => {
+    const { origin, backend } = claim;
+    const { cluster, slice } = origin;
+    const source = cluster === '' ? 'k8s' : 'clustermesh';
+    const verdict = verdictOf(state, claim);
+    backends.push({ address: backend.address, source, cluster, slice, backend, verdict });
+  });
   return {
     id: state.id,
     service: state.service,
     ready: isReady(state),
     announced: state.announced,
-    origins: origins.map(([origin, { length }]) => ({ ...origin, backends: length })),
-    backends: claims.map((claim) => ({
-      address: claim.backend.address,
-      source: claim.origin.cluster === '' ? 'k8s' : 'clustermesh',
-      cluster: claim.origin.cluster,
-      slice: claim.origin.slice,
-      backend: claim.backend,
-      verdict: verdictOf(state, claim),
-    })),
+    origins: origins.map(({ origin, count }) => ({ ...origin, backends: count })),
+    backends,
   };
 }

@@ -424,6 +424,19 @@ export class ServiceCache {
 
   /** Returns all claims on backends of this service with the verdict on each; `undefined` if the service is unknown. */
   explain(id: ServiceID): ServiceExplanation | undefined {
+    const steps = this.explainSteps(id);
+    for (;;) {
+      const next = steps?.next();
+      if (next === undefined) return undefined;
+      if (next.done === true) return next.value;
+    }
+  }
+
+  /**
+   * @internal
+   * Like {@link ServiceCache.explain}, in steps. Returns the explanation of the state at the time of the call.
+   */
+  explainSteps(id: ServiceID): Generator<undefined, ServiceExplanation, void> | undefined {
     const state = this.#stateOf(id);
     return state === undefined ? undefined : explainState(state);
   }
@@ -695,6 +708,7 @@ checkArguments(ServiceCache, {
   reject: { rejection: objectWith({ reason: TEXT }) },
   get: { id: SERVICE_ID },
   explain: { id: SERVICE_ID },
+  explainSteps: { id: SERVICE_ID },
   getServiceIP: { id: SERVICE_ID },
   lookupFrontend: { ip: TEXT },
   lookupAddress: { ip: TEXT },

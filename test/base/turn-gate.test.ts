@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { forEachInSteps, OPEN_GATE, TurnGate } from '../../src/base/turn-gate.ts';
+import { forEachInSteps, OPEN_GATE, sortInSteps, TurnGate } from '../../src/base/turn-gate.ts';
 import { ManualClock } from './support/manual-clock.ts';
 
 /** A gate of small turns, and an event loop whose turns the test starts. */
@@ -219,6 +219,31 @@ describe('a gate to the event loop', () => {
       [1, 2, 3, 4, 5],
       [2, 4],
     ]);
+  });
+
+  it('sortInSteps returns what a stable sort returns, and compares few items in a step', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.nat(20), { maxLength: 60 }),
+        fc.integer({ min: 1, max: 8 }),
+        (ranks, perStep) => {
+          const items = ranks.map((rank, at) => ({ rank, at }));
+          let [compared, most] = [0, 0];
+          const steps = sortInSteps(items, perStep, (a, b) => {
+            compared++;
+            return a.rank - b.rank;
+          });
+          let step = steps.next();
+          for (; step.done !== true; step = steps.next()) {
+            most = Math.max(most, compared);
+            compared = 0;
+          }
+          expect(step.value).toEqual(items.toSorted((a, b) => a.rank - b.rank));
+          // A step may sort the last run and merge the first items.
+          expect(Math.max(most, compared)).toBeLessThanOrEqual(perStep * (2 + Math.log2(perStep)) + perStep);
+        },
+      ),
+    );
   });
 
   it('an open gate admits everything immediately, in one slice', async () => {

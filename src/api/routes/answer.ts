@@ -1,6 +1,8 @@
-import { hash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import type { Context, TypedResponse } from 'hono';
 import type { JSONParsed } from 'hono/utils/types';
+import { forEachInSteps, type TurnGate } from '../../base/turn-gate.ts';
+import { runWhileConnected } from './route-parts.ts';
 
 /** A document, or 304 if the client already has it. */
 type JSONAnswer<T> =
@@ -10,11 +12,37 @@ type JSONAnswer<T> =
 /** Returns a document with its ETag, or 304 if the client has this version. The hash costs one pass over the text. */
 export function answerJSON<T extends object>(c: Context, document: T): JSONAnswer<T> {
   const text = JSON.stringify(document);
-  const etag = `"${hash('sha1', text, 'base64url')}"`;
+  return answerText(c, text, hash('sha1', text, 'base64url'));
+}
+
+/**
+ * Like {@link answerJSON}, for the JSON text of a document in pieces. `steps` yields the pieces, and `undefined` for
+ * steps without one.
+ */
+export async function answerPieces<T extends object>(
+  c: Context,
+  gate: TurnGate,
+  steps: Iterable<string | undefined>,
+): Promise<JSONAnswer<T>> {
+  const pieces: Buffer[] = [];
+  const digest = createHash('sha1');
+  const add = (piece: string | undefined): void => {
+    if (piece === undefined) return;
+    const bytes = Buffer.from(piece);
+    digest.update(bytes);
+    pieces.push(bytes);
+  };
+  await runWhileConnected(c, gate, forEachInSteps(steps, 1, add));
+  return answerText(c, Buffer.concat(pieces), digest.digest('base64url'));
+}
+
+/** Returns the answer of a JSON text with this hash. */
+function answerText<T>(c: Context, text: string | Uint8Array<ArrayBuffer>, digest: string): JSONAnswer<T> {
+  const etag = `"${digest}"`;
   const answer = matchesTag(c.req.header('if-none-match'), etag)
     ? c.body(null, 304, { etag })
     : c.body(text, 200, { 'content-type': 'application/json', etag });
-  return answer as Response as JSONAnswer<T>; // `text` is the JSON of `document`
+  return answer as Response as JSONAnswer<T>; // the text is the JSON of a `T`
 }
 
 /** Returns true if a list of tags contains this one. Weak tags and `*` match, too (RFC 9110, 13.1.2). */

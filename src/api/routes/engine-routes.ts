@@ -8,6 +8,8 @@ import type { AnnouncedService } from '../../servicecache/announcement.ts';
 import { formatServiceID } from '../../servicecache/service-id.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import {
+  type ExplainedServiceDocument,
+  explainedServiceJSON,
   type IdentityDocument,
   identityDocument,
   type NodeDocument,
@@ -15,13 +17,12 @@ import {
   nodeExplanationDocument,
   type ServiceDocument,
   serviceDocument,
-  serviceExplanationDocument,
 } from '../documents.ts';
 import { historyOf, pastNode, pastService, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import type { KnownIdentity } from '../read-model.ts';
 import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from '../schemas/engine-schemas.ts';
-import { answerJSON } from './answer.ts';
+import { answerJSON, answerPieces } from './answer.ts';
 import { ListPages } from './list-pages.ts';
 import {
   AT,
@@ -171,23 +172,17 @@ function addServiceRoutes(app: ApiApp, context: RouteContext): void {
   app.openapi(GET_SERVICE, async (c) => {
     const id = c.req.valid('param');
     const name = formatServiceID(id);
-    await gate.pass(gate.slice);
     const announced = services.get(id);
     const { at } = c.req.valid('query');
     if (at !== undefined) {
       const current = announced && { ...documentOf(announced) };
       return answerJSON(c, pastService(await momentOf(context, 'service', name, current, at), name, at));
     }
-    const explanation = services.explain(id);
-    if (announced === undefined || explanation === undefined)
+    const explaining = services.explainSteps(id);
+    if (announced === undefined || explaining === undefined)
       throw await unknownNameProblem(c, gate, 'service', { value: name, known: services.snapshot().keys() });
-    // With 100,000 backends, the explanation and each of these take 0.1 s, so each has a turn of its own.
-    await gate.pass(gate.slice);
-    const document = documentOf(announced);
-    await gate.pass(gate.slice);
-    const explain = serviceExplanationDocument(explanation);
-    await gate.pass(gate.slice);
-    return answerJSON(c, { ...document, explain });
+    const pieces = explainedServiceJSON(announced, explaining, model);
+    return answerPieces<ExplainedServiceDocument>(c, gate, pieces);
   });
 }
 

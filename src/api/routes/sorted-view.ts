@@ -1,5 +1,5 @@
 import { ascending } from '../../base/sorted-map.ts';
-import type { TurnGate } from '../../base/turn-gate.ts';
+import { sortInSteps, type TurnGate } from '../../base/turn-gate.ts';
 
 type Keyed<V> = readonly [key: string, value: V];
 
@@ -29,53 +29,12 @@ export class SortedView<V> {
   }
 
   async #sort(items: Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
-    let runs: Keyed<V>[][] = [];
-    await this.#gate.runSteps(sortRuns(items, runs));
-    while (runs.length > 1) runs = await this.#mergePairs(runs);
-    return runs[0] ?? [];
-  }
-
-  /** Merges the first run with the second, the third with the fourth, and so on. */
-  async #mergePairs(runs: readonly Keyed<V>[][]): Promise<Keyed<V>[][]> {
-    const longer: Keyed<V>[][] = [];
-    for (let at = 0; at < runs.length; at += 2) {
-      const merged: Keyed<V>[] = [];
-      await this.#gate.runSteps(merge(runs[at] ?? [], runs[at + 1] ?? [], merged));
-      longer.push(merged);
-    }
-    return longer;
-  }
-}
-
-/** Sorts the items in runs. Each step adds one run to `runs`. */
-function* sortRuns<V>(items: Iterable<Keyed<V>>, runs: Keyed<V>[][]): Generator<void, void, void> {
-  let run: Keyed<V>[] = [];
-  for (const keyed of items) {
-    run.push(keyed);
-    if (run.length < ITEMS_PER_STEP) continue;
-    runs.push(run.sort(byKey));
-    run = [];
-    yield;
-  }
-  runs.push(run.sort(byKey));
-}
-
-/** Merges two sorted lists into `merged`. */
-function* merge<V>(
-  a: readonly Keyed<V>[],
-  b: readonly Keyed<V>[],
-  merged: Keyed<V>[],
-): Generator<void, void, void> {
-  for (let i = 0, j = 0; i < a.length || j < b.length; ) {
-    const [x, y] = [a[i], b[j]];
-    if (x !== undefined && (y === undefined || byKey(x, y) <= 0)) {
-      merged.push(x);
-      i++;
-    } else if (y !== undefined) {
-      merged.push(y);
-      j++;
-    }
-    if (merged.length % ITEMS_PER_STEP === 0) yield;
+    let sorted: readonly Keyed<V>[] = [];
+    const steps = function* (): Generator<undefined, void, void> {
+      sorted = yield* sortInSteps(items, ITEMS_PER_STEP, byKey);
+    };
+    await this.#gate.runSteps(steps());
+    return sorted;
   }
 }
 
