@@ -169,10 +169,11 @@ export class SyncKeys {
     return this.#values.get(row);
   }
 
-  /** Returns true if an event has the wanted value. */
+  /** Returns true if an event is a put of the wanted value. */
   hasValue(row: number, event: WatchEvent): boolean {
     const wanted = this.#values.get(row);
-    return wanted?.length === valueLength(event) && wanted === charactersOfValue(event);
+    if (event.type === 'delete' || wanted?.length !== valueLength(event)) return false;
+    return wanted === charactersOfValue(event);
   }
 
   /** Sets the wanted value. */

@@ -569,7 +569,8 @@ export class SyncStore {
     this.#stopAwaitingEcho(row);
     if (isChanged) return; // written again soon
     if (watched !== undefined && watched.modRevision >= (revision ?? UNKNOWN_REVISION)) {
-      if (!watched.isDesired) this.#contested.recordOverwrite(row); // by another client, after us
+      const isDesired = watched.modRevision === revision || keys.hasValue(row, watched);
+      if (!isDesired) this.#contested.recordOverwrite(row); // by another client, after us
     } else if (revision !== undefined || !wasDelivered) {
       this.#awaitEcho(row, revision ?? UNKNOWN_REVISION);
     }
@@ -676,14 +677,14 @@ export class SyncStore {
     const row = isOfEarlierSession ? this.#recordInherited(found, name, event) : found;
     if (!keys.is(row, WANTED)) return isOfEarlierSession && type !== 'delete';
     const attempt = this.#writing.get(row);
-    if (attempt === undefined && !keys.is(row, STORED)) return true; // written soon
-    const echoAt = keys.echoOf(row);
-    const isEcho = modRevision === echoAt && keys.is(row, UP_TO_DATE);
-    const isDesired = isEcho || (type !== 'delete' && keys.hasValue(row, event));
     if (attempt !== undefined) {
-      attempt.watched = { isDesired, modRevision };
+      attempt.watched = event;
       return true;
     }
+    if (!keys.is(row, STORED)) return true; // written soon
+    const echoAt = keys.echoOf(row);
+    const isEcho = modRevision === echoAt && keys.is(row, UP_TO_DATE);
+    const isDesired = isEcho || keys.hasValue(row, event);
     if (echoAt !== undefined && modRevision < echoAt) return true; // replaced already
     this.#stopAwaitingEcho(row);
     if (isDesired) this.#contested.cancel(row);

@@ -1,4 +1,4 @@
-import type { KeyWrite } from '../session/backend.ts';
+import type { KeyWrite, WatchEvent } from '../session/backend.ts';
 
 /** A write that is about to be sent, or was sent. */
 export interface Attempt extends KeyWrite {
@@ -13,5 +13,5 @@ export interface Attempt extends KeyWrite {
    */
   readonly wasDelivered: boolean;
   /** The last event that the watch has delivered since the start of the put. */
-  watched: { readonly isDesired: boolean; readonly modRevision: number } | undefined;
+  watched: WatchEvent | undefined;
 }

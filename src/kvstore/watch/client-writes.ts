@@ -31,12 +31,12 @@ export class ClientWrites {
   #lastDelete: { readonly key: string; readonly revision: number } | undefined;
 
   /**
-   * Records a put. Of the puts of a transaction, only the first is recorded: the store has all of them or none, and
-   * they have the same revision.
+   * Records a put, unless a put at the same or a later revision is recorded. Of the puts of a transaction, the first is
+   * therefore recorded: the store has all of them or none. Answers to concurrent transactions arrive in any order.
    */
   put(key: string, value: Uint8Array, revision: number): void {
+    if (revision <= this.#puts.newest) return;
     this.forget(key);
-    if (revision === this.#puts.newest) return;
     this.#puts.put({ key, value, modRevision: revision });
     this.#puts.copyValues();
     this.#keys = new Set(this.#puts.newestFirst.map((put) => put.key));
