@@ -29,8 +29,17 @@ const FAILURE_TAG = 3 * 8 + 2;
 const RANGE_TAG = 1 * 8 + 2;
 const PUT_TAG = 2 * 8 + 2;
 const DELETE_TAG = 3 * 8 + 2;
+const TXN_TAG = 4 * 8 + 2;
 const FIRST_TAG = 1 * 8 + 2;
 const SECOND_TAG = 2 * 8 + 2;
+
+/** Maximum number of operations, and of comparisons, in a transaction (`--max-txn-ops`). */
+const MAX_OPERATIONS = 128;
+/**
+ * Maximum number of operations in a nested transaction. etcd accepts `MAX_OPERATIONS` minus the number of operations, or
+ * of comparisons, of the outer transaction. Both are at most 64 if `MAX_WRITES` and `MAX_COMPARED_WRITES` are observed.
+ */
+const MAX_NESTED_OPERATIONS = 64;
 
 /** Bytes, or ASCII text, which is encoded as one byte for each character. */
 type Encodable = string | Uint8Array;
@@ -111,6 +120,43 @@ function writeBytes(buffer: Buffer, tag: number, bytes: Encodable, start: number
   return at + bytes.length;
 }
 
+/** Operations of a branch, or of a transaction nested in it. */
+interface Group {
+  /** {@link SUCCESS_TAG} or {@link FAILURE_TAG} */
+  readonly branchTag: number;
+  readonly operations: readonly Operation[];
+  readonly isNested: boolean;
+  /** Bytes of the operations. */
+  readonly size: number;
+}
+
+/** Returns the operations of a branch as one group, or as nested groups if they are too many for one transaction. */
+function groupsOf(branchTag: number, operations: readonly Operation[]): readonly Group[] {
+  const isNested = operations.length > MAX_OPERATIONS;
+  const perGroup = isNested ? MAX_NESTED_OPERATIONS : MAX_OPERATIONS;
+  const groups: Group[] = [];
+  for (let i = 0; i < operations.length; i += perGroup) {
+    const members = operations.slice(i, i + perGroup);
+    const size = members.reduce((sum, operation) => sum + fieldSize(fieldSize(operation.size)), 0);
+    groups.push({ branchTag, operations: members, isNested, size });
+  }
+  return groups;
+}
+
+function writeGroup(buffer: Buffer, { branchTag, operations, isNested, size }: Group, start: number): number {
+  let at = start;
+  if (isNested) {
+    buffer[at] = branchTag;
+    at = writeVarint(buffer, fieldSize(size), at + 1);
+    buffer[at] = TXN_TAG;
+    at = writeVarint(buffer, size, at + 1);
+  }
+  // A nested transaction has no comparison, so it always succeeds.
+  const operationTag = isNested ? SUCCESS_TAG : branchTag;
+  for (const operation of operations) at = writeOperation(buffer, operationTag, operation, at);
+  return at;
+}
+
 /** @param branchTag {@link SUCCESS_TAG} or {@link FAILURE_TAG} */
 function writeOperation(buffer: Buffer, branchTag: number, operation: Operation, start: number): number {
   const { tag, first, second, lease, size } = operation;
@@ -136,26 +182,30 @@ export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buff
   const [first] = compare;
   if (first !== undefined && success.length + failure.length === 0)
     success.push(newOperation(RANGE_TAG, encodableOf(first.key), EMPTY));
-  const branches = [
-    { branchTag: SUCCESS_TAG, operations: success },
-    { branchTag: FAILURE_TAG, operations: failure },
-  ];
+  const groups = [...groupsOf(SUCCESS_TAG, success), ...groupsOf(FAILURE_TAG, failure)];
   let size = compares.length;
-  for (const { operations } of branches)
-    for (const operation of operations) size += fieldSize(fieldSize(operation.size));
+  for (const group of groups) size += group.isNested ? fieldSize(fieldSize(group.size)) : group.size;
   const buffer = Buffer.allocUnsafe(size);
   buffer.set(compares);
   let at = compares.length;
-  for (const { branchTag, operations } of branches)
-    for (const operation of operations) at = writeOperation(buffer, branchTag, operation, at);
+  for (const group of groups) at = writeGroup(buffer, group, at);
   return buffer;
 }
 
-/** Returns the number of keys which an operation has deleted; 0 for a put. */
-function readDeleted(reader: ProtoReader, end: number): number {
+/** Returns the number of keys which an operation, or a nested transaction, has deleted; 0 for a put. */
+function readDeleted(reader: ProtoReader, end: number, isNested = false): number {
   let deleted = 0;
   for (let fields = 1; reader.next(end, fields); fields++)
     if (reader.field === 3) deleted = readDeleteResponse(reader, reader.open());
+    else if (reader.field === 4 && !isNested) deleted = readNestedDeleted(reader, reader.open());
+    else reader.skip();
+  return deleted;
+}
+
+function readNestedDeleted(reader: ProtoReader, end: number): number {
+  let deleted = 0;
+  for (let fields = 1; reader.next(end, fields); fields++)
+    if (reader.field === 3) deleted += readDeleted(reader, reader.open(), true);
     else reader.skip();
   return deleted;
 }

@@ -58,15 +58,17 @@ export interface WrittenAll {
 }
 
 /**
- * Maximum number of writes of a {@link KvstoreBackend.writeAll}. etcd accepts 128 operations, and 128 comparisons, in a
- * transaction (`--max-txn-ops`).
+ * Maximum number of writes of a {@link KvstoreBackend.writeAll}. etcd accepts 128 operations in a transaction
+ * (`--max-txn-ops`), so more writes are sent as nested transactions of 64 writes. The CPU of a call without its writes is
+ * 0.3 ms: 2.1 µs per write if it has 128, 0.7 µs if it has 384. With more, the turns of the event loop would be too long.
  */
-export const MAX_WRITES = 128;
+export const MAX_WRITES = 384;
 /**
  * Maximum number of writes with `mayBeEqual` in a {@link KvstoreBackend.writeAll}. A leased one needs two comparisons,
- * so there are at most 126, and two more for the fence and a lock.
+ * so there are at most 62, and two more for the fence and a lock: 64, which leaves 64 operations for a nested
+ * transaction.
  */
-export const MAX_COMPARED_WRITES = 63;
+export const MAX_COMPARED_WRITES = 31;
 
 /** Options and conditions of a delete. */
 export interface DeleteOptions extends Omit<WriteOptions, 'leased'> {

@@ -74,7 +74,7 @@ export interface SyncStoreOptions extends RuntimeOptions {
   readonly canary?: string | undefined;
   /** Number of concurrent transactions. Default 8; 2 with `batched`. */
   readonly concurrency?: number | undefined;
-  /** Writes up to 128 keys in one transaction (`MAX_WRITES`). Default false. */
+  /** Writes up to 384 keys in one transaction (`MAX_WRITES`). Default false. */
   readonly batched?: boolean | undefined;
   /**
    * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must

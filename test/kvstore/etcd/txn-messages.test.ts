@@ -106,6 +106,31 @@ describe('a transaction, against protobufjs', () => {
     expect(leases).toEqual(['7', '7', '0', '-1', '7']);
   });
 
+  it.each([1, 128, 129, 384])('sends %i writes in their order, nested if they are more than 128', (count) => {
+    const writes = Array.from({ length: count }, (_, i): WriteOperation => {
+      const range = { start: `${i}`, end: '' };
+      return i % 3 === 0
+        ? { op: 'delete', range }
+        : { op: 'put', key: `${i}`, value: new Uint8Array(i), lease: '7' };
+    });
+    const encoded = encodeTxn({ compare: [], writes, otherwise: writes });
+    const decoded = type('TxnRequest').toObject(type('TxnRequest').decode(encoded), {
+      longs: String,
+      bytes: Array,
+      defaults: true,
+    }) as Record<'success' | 'failure', { request_txn?: { success: unknown[] } }[]>;
+    for (const branch of [decoded.success, decoded.failure]) {
+      const sent = branch.map(({ request_txn }) => request_txn?.success);
+      expect(sent.every((nested) => (nested !== undefined) === count > 128)).toBe(true);
+      expect(Math.max(branch.length, ...sent.map((nested) => nested?.length ?? 0))).toBeLessThanOrEqual(
+        count > 128 ? 64 : 128,
+      );
+      expect(branch.flatMap((operation) => operation.request_txn?.success ?? [operation])).toMatchObject(
+        writes.map(asProto),
+      );
+    }
+  });
+
   it.each([16_370, 16_383, 16_384, 2 ** 21])(
     'has a value of %i bytes, whose length takes several',
     (length) => {
@@ -138,6 +163,19 @@ describe('a transaction, against protobufjs', () => {
         });
       }),
     );
+  });
+
+  it('is answered with the number of keys that its nested transactions have deleted', () => {
+    const nested = (counts: readonly number[]): object => ({
+      response_txn: {
+        succeeded: true,
+        responses: counts.map((deleted) => ({ response_delete_range: { deleted } })),
+      },
+    });
+    const responses = [nested([1, 0, 2]), { response_put: {} }, nested([]), nested([300])];
+    const fields = type('TxnResponse').fromObject({ header: { revision: 5 }, succeeded: true, responses });
+    const answer = Buffer.from(type('TxnResponse').encode(fields).finish());
+    expect(decodeTxn(answer).deleted).toBe(303);
   });
 
   it('is rejected if its answer, or a part of it, has many fields (regression: 64 MiB of them in one turn)', () => {

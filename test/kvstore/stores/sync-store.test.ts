@@ -9,6 +9,7 @@ import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
 import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import { MAX_WRITES } from '../../../src/kvstore/session/backend.ts';
 import { abortedError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { KeyTable } from '../../../src/kvstore/session/key-table.ts';
 import { SyncStore, type SyncStoreOptions } from '../../../src/kvstore/stores/sync-store.ts';
@@ -439,7 +440,7 @@ describe('a sync store', () => {
       turns.shift()?.();
     }
     expect(written()).toBe(2000);
-    expect(Math.max(...perTurn)).toBeLessThanOrEqual(5 * 128);
+    expect(Math.max(...perTurn)).toBeLessThanOrEqual(2 * MAX_WRITES);
   });
 
   it('a canary whose own lease is lost before its existence is known is written again', async () => {
