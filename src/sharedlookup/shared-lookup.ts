@@ -71,7 +71,7 @@ export interface SharedLookupStatus {
  * Prefixes of the address spaces of other clusters (`10.1.2.3@5`) are omitted.
  *
  * When a write or batch of the cache returns, all readers see it, as a whole. Cost: about 0.5 µs a change; while
- * prefixes wait for memory, about 5 µs a deletion. Readers do not slow down the writer. A reader that stops or dies has
+ * prefixes wait for memory, 7 to 12 µs a deletion. Readers do not slow down the writer. A reader that stops or dies has
  * no effect on the others.
  *
  * If memory cannot grow, the lookup closes itself. The cache is not affected.
