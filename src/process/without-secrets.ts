@@ -59,7 +59,8 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
   // An option or a name and its value, as words or as items of a list.
   [new RegExp(`(--${WHOLE_NAME}[ \\t]+)${VALUE}`, 'gi'), `$1${REMOVED}`],
   [new RegExp(`(["']${WHOLE_NAME}["']\\s*,\\s*)${VALUE}`, 'gi'), `$1"${REMOVED}"`],
-  [new RegExp(`(${WHOLE_NAME}(?:\\\\{0,8}["'])?\\s*[:=]\\s*)${VALUE}`, 'gi'), `$1"${REMOVED}"`],
+  // Begins with the secret word, because an optional prefix would be tried at each character of the text.
+  [new RegExp(`(${SECRET_PART}[\\w-]{0,40}(?:\\\\{0,8}["'])?\\s*[:=]\\s*)${VALUE}`, 'gi'), `$1"${REMOVED}"`],
 ];
 
 /**
