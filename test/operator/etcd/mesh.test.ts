@@ -230,19 +230,6 @@ beforeAll(async () => {
     clusters.push(await OperatedCluster.start(name, i + 1, etcd, folder));
     objects.set(name, new Map());
   }
-});
-
-afterAll(async () => {
-  for (const agent of agents) await agent.stop();
-  for (const operator of running.values()) await operator.stop();
-  for (const cluster of clusters) await cluster.close();
-  for (const etcd of etcds) await etcd.dispose();
-  rmSync(folder, { recursive: true, force: true });
-});
-
-it('three operators build a mesh in which every agent has the state of the objects of all clusters, whatever fails', async () => {
-  const [first] = clusters;
-  if (first === undefined) throw new Error('no cluster');
   for (const cluster of clusters) {
     await apply(cluster, namespace(true));
     for (let i = 0; i < 8; i++) await edit(cluster);
@@ -257,6 +244,19 @@ it('three operators build a mesh in which every agent has the state of the objec
     // On a busy machine, the lease of an operator expires, and its cluster is incomplete until it is published again.
     await until(`the agent of ${cluster.name} is complete`, () => agent.incompleteInputs().length === 0);
   }
+});
+
+afterAll(async () => {
+  for (const agent of agents) await agent.stop();
+  for (const operator of running.values()) await operator.stop();
+  for (const cluster of clusters) await cluster.close();
+  for (const etcd of etcds) await etcd.dispose();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+it('three operators build a mesh in which every agent has the state of the objects of all clusters, whatever fails', async () => {
+  const [first] = clusters;
+  if (first === undefined) throw new Error('no cluster');
   await agree('at first');
 
   const second = await first.operate(...COLLECT);
