@@ -3,6 +3,9 @@ import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { ELSEWHERE, ISOLATED, SLOWEST } from './test/projects.ts';
 
+/** Lets a project use the number of the root, which `--maxWorkers` changes. Otherwise, it would inherit only the default. */
+const AS_ROOT = { maxWorkers: 0 } as const;
+
 const fileOf = (name: string): string => `test/${name}.test.ts`;
 
 /**
@@ -40,6 +43,7 @@ const config: ViteUserConfig = defineConfig({
         extends: true,
         // Files share processes, because a new process that loads the modules again takes as long as many of the files.
         test: {
+          ...AS_ROOT,
           name: 'pure',
           include: ['test/**/*.test.ts'],
           exclude: [...ELSEWHERE.map((folder) => `test/${folder}/**`), ...ISOLATED.map(fileOf)],
@@ -51,6 +55,7 @@ const config: ViteUserConfig = defineConfig({
       {
         extends: true,
         test: {
+          ...AS_ROOT,
           name: 'isolated',
           include: ISOLATED.map(fileOf),
           globalSetup: ['test/datapath/linux/support/look-for-leftovers.ts'],
