@@ -79,10 +79,7 @@ describe('the banner of the overview', () => {
 
   it('shows that a connection without heartbeats is stale', async () => {
     // The clock of the agent stands still, so that it sends no heartbeat.
-    const { page } = await open('', { clock: new ManualClock(), ownPage: true });
-    await page.clock.install();
-    await page.reload();
-    await page.waitForSelector('output.live');
+    const { page } = await open('', { clock: new ManualClock(), fakeClock: true });
     await page.clock.runFor(21_000);
     await page.waitForSelector('output.stale');
     expect(await page.locator('output.stale').innerText()).toMatch(/^stale since \d\d:\d\d:\d\d$/);
@@ -151,7 +148,7 @@ it('shows ages by the clock of the agent, whatever that of the browser shows', a
     clusterDocument('own', { local: true }),
     clusterDocument('baltic', { ready: false, connected: false, knownAt: AGO }),
   ];
-  const { page } = await open('', { model, ownPage: true });
+  const { page } = await open('', { model, fakeClock: true });
   for (const hours of [-3, 3]) {
     await page.clock.install({ time: Date.now() + hours * 3_600_000 });
     await page.reload();

@@ -15,7 +15,7 @@ import { until } from '../base/support/until.ts';
 import { clusterDocument, MeshModel } from './support/mesh-model.ts';
 import { COLOUR_RULES, settled, storePicture, usePages, VIEWS, violations } from './support/open-page.ts';
 
-const { files, newPage, open } = usePages();
+const { files, newPage, open, serve } = usePages();
 
 /** Starts a proxy that serves an agent below a path and delays its changes. Returns the URL of the path. */
 async function startProxy(agent: string, below: string, delayMs: number = 0): Promise<string> {
@@ -35,6 +35,12 @@ async function startProxy(agent: string, below: string, delayMs: number = 0): Pr
   await new Promise<void>((listening) => proxy.listen(0, '127.0.0.1', listening));
   onTestFinished(() => void proxy.close().closeAllConnections());
   return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}${below}`;
+}
+
+/** Tells a page that it was hidden, or is visible again. */
+function setHidden(page: Page, hidden: boolean): Promise<unknown> {
+  return page.evaluate(`Object.defineProperty(document, 'hidden', { configurable: true, value: ${hidden} });
+    document.dispatchEvent(new Event('visibilitychange'))`);
 }
 
 describe('the page of an agent that requires a token', () => {
@@ -67,7 +73,7 @@ describe('the page of an agent that requires a token', () => {
   });
 
   it('reports that the browser forbids its storage (regression: then the page showed nothing, with or without a token)', async () => {
-    const { url } = await open();
+    const { url } = await serve();
     const page = await newPage({});
     await page.addInitScript(`Object.defineProperty(window, 'sessionStorage', {
       get: () => { throw new DOMException('denied', 'SecurityError'); } })`);
@@ -356,51 +362,34 @@ describe('the page', () => {
   });
 
   it('is at most 120 kB compressed, and may load nothing from elsewhere', async () => {
-    const { url } = await open();
+    const { url } = await serve();
     const answer = await fetch(url);
     expect(answer.headers.get('content-security-policy')).toContain("default-src 'none'");
     expect(files().reduce((size, { text }) => size + gzipSync(text).length, 0)).toBeLessThanOrEqual(120_000);
   });
 
   it('closes its connection out of sight, and resumes it (regression: six tabs of a browser blocked the others)', async () => {
-    const model = new MeshModel().fill();
-    const { page, url } = await open('#/prefixes', { model });
-    const context = await page.context().browser()?.newContext();
-    if (context === undefined) throw new Error('no browser');
-    onTestFinished(() => context.close());
-    const setHidden = (tab: Page, hidden: boolean): Promise<unknown> =>
-      tab.evaluate(`Object.defineProperty(document, 'hidden', { configurable: true, value: ${hidden} });
-        document.dispatchEvent(new Event('visibilitychange'))`);
-    const tabs: Page[] = [];
-    while (tabs.length < 7) {
-      const tab = await context.newPage();
-      tabs.push(tab);
-      await tab.clock.install();
-      await tab.goto(`${url}/#/prefixes`);
-      await tab.waitForSelector('output.live');
-      await setHidden(tab, true);
-      await tab.clock.runFor(6_000);
-      await tab.waitForSelector('output.connecting');
-    }
+    const { page, model } = await open('#/prefixes', { fakeClock: true });
+    const closed = page.waitForEvent('requestfailed', (request) => request.url().includes('/v1/monitor'));
+    await setHidden(page, true);
+    await page.clock.runFor(6_000);
+    await closed;
+    await page.waitForSelector('output.connecting');
     model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
-    const [first = page] = tabs;
-    const resumed = first.waitForRequest(/\/v1\/monitor\?from=/);
-    await setHidden(first, false);
+    const resumed = page.waitForRequest(/\/v1\/monitor\?from=/);
+    await setHidden(page, false);
     await resumed;
-    await first.waitForSelector('output.live');
-    await first.clock.runFor(5_000);
-    await first.getByRole('link', { name: '10.7.7.7' }).waitFor();
+    await page.waitForSelector('output.live');
+    await page.clock.runFor(5_000);
+    await page.getByRole('link', { name: '10.7.7.7' }).waitFor();
   });
 
   it('connects once if it is shown again before its next attempt (regression: it connected twice)', async () => {
-    const { page } = await open('', { ownPage: true });
+    const { page } = await open('', { fakeClock: true });
     let attempts = 0;
     await page.route(/v1\/monitor/, (route) =>
       ++attempts <= 2 ? route.fulfill({ status: 503, json: { detail: 'not now' } }) : route.continue(),
     );
-    const setHidden = (hidden: boolean): Promise<unknown> =>
-      page.evaluate(`Object.defineProperty(document, 'hidden', { configurable: true, value: ${hidden} });
-        document.dispatchEvent(new Event('visibilitychange'))`);
     // Ends when the page has handled its answers.
     const flush = (): Promise<unknown> => page.evaluate(`fetch('healthz').then((answer) => answer.text())`);
     const next = async (step: () => Promise<unknown>): Promise<void> => {
@@ -409,23 +398,22 @@ describe('the page', () => {
       await answered;
       await flush();
     };
-    await page.clock.install();
     await page.clock.pauseAt(Date.now() + 60_000);
     await page.reload();
     await next(async () => {
       while (attempts === 0) await page.clock.runFor(20);
     });
-    await setHidden(true);
+    await setHidden(page, true);
     await next(() => page.clock.runFor(3_000));
     await page.clock.runFor(2_500); // closes the connection, 500 ms before the next attempt
-    await next(() => setHidden(false));
+    await next(() => setHidden(page, false));
     await page.clock.runFor(2_000);
     await flush();
     expect(attempts).toBe(3);
   });
 
   it('opened in the background closes its connection, too (regression: six links blocked the others)', async () => {
-    const { url } = await open();
+    const { url } = await serve();
     const page = await newPage({});
     await page.addInitScript(
       `Object.defineProperty(document, 'hidden', { configurable: true, value: true })`,
@@ -438,9 +426,9 @@ describe('the page', () => {
   });
 
   it('works below a path of a proxy (regression: it requested the API of the root)', async () => {
-    const { url } = await open();
+    const { url } = await serve();
     const proxy = await startProxy(url, '/agents/own');
-    const page = await newPage({});
+    const page = await newPage();
     await page.goto(`${proxy}/#/nodes`);
     await page.waitForSelector('output.live');
     await page.getByRole('link', { name: 'baltic/node-1' }).click();
@@ -448,8 +436,8 @@ describe('the page', () => {
   });
 
   it('waits for changes that a slow connection delays (regression: it was never connected)', async () => {
-    const { url } = await open();
-    const page = await newPage({});
+    const { url } = await serve();
+    const page = await newPage();
     await page.goto(await startProxy(url, '', 1_500));
     await page.waitForSelector('output.live');
   });
@@ -457,13 +445,12 @@ describe('the page', () => {
   it.each(['nodes', 'ipcache'])(
     'reads %s again after the agent could not answer (regression: only after a change)',
     async (path) => {
-      const { page } = await open('', { ownPage: true });
+      const { page } = await open('', { fakeClock: true });
       let answers = 0;
       const busy = { status: 429, json: { detail: 'try again later' } };
       await page.route(new RegExp(`v1/${path}\\?`), (route) =>
         ++answers === 1 ? route.fulfill(busy) : route.continue(),
       );
-      await page.clock.install();
       await page.evaluate(`location.hash = '#/${path === 'nodes' ? path : 'prefixes'}'`);
       await page.getByRole('alert').getByText('try again later').waitFor();
       await page.clock.runFor(4_000);
@@ -476,9 +463,7 @@ describe('the page', () => {
   );
 
   it('reports that its status has no answer (regression: it reported no problems)', async () => {
-    const { page, model } = await open('', { ownPage: true });
-    await page.clock.install();
-    await page.reload();
+    const { page, model } = await open('', { fakeClock: true });
     await page.locator('.health').getByText('No problems').waitFor();
     const asked = page.waitForRequest(/v1\/status/);
     await page.route(/v1\/status/, () => {}); // never answers
@@ -490,18 +475,14 @@ describe('the page', () => {
   });
 
   it('notices a broken connection after its clock is set back (regression: it was live until the old time)', async () => {
-    const { page } = await open('', { ownPage: true, clock: new FakeClock() }); // sends no heartbeats
-    await page.clock.install();
-    await page.reload();
-    await page.waitForSelector('output.live');
+    const { page } = await open('', { fakeClock: true, clock: new FakeClock() }); // sends no heartbeats
     await page.clock.setSystemTime(Date.now() - 3_600_000);
     await page.clock.runFor(20_000);
     await page.waitForSelector('output.stale');
   });
 
   it('connects again if its request for changes has no answer (regression: it waited without a limit)', async () => {
-    const { page } = await open('', { ownPage: true });
-    await page.clock.install();
+    const { page } = await open('', { fakeClock: true });
     await page.route(/v1\/monitor/, () => {}, { times: 1 }); // never answers
     const asked = page.waitForRequest(/v1\/monitor/);
     await page.reload();
@@ -513,7 +494,7 @@ describe('the page', () => {
   });
 
   it('reports why the agent sends no changes (regression: it was unreachable)', async () => {
-    const { page } = await open('', { ownPage: true });
+    const { page } = await open();
     const detail = 'More than 256 concurrent monitors: try again later.';
     await page.route(/v1\/monitor/, (route) => route.fulfill({ status: 429, json: { detail } }));
     await page.reload();

@@ -247,7 +247,7 @@ describe('lists', () => {
   });
 
   it('of nodes are read again if their next page is not held any more (regression: only after a change)', async () => {
-    const { page } = await open('', { ownPage: true });
+    const { page } = await open('', { fakeClock: true });
     const node = { cluster: 'baltic', name: 'node-1', source: 'kvstore', addresses: [], podCIDRs: [] };
     const answers = [
       { json: { items: [node], continue: 'expired' } },
@@ -257,7 +257,6 @@ describe('lists', () => {
       const answer = answers.shift();
       return answer === undefined ? route.continue() : route.fulfill(answer);
     });
-    await page.clock.install();
     await page.evaluate(`location.hash = '#/nodes'`);
     await page.getByRole('alert').getByText('expired').waitFor();
     await page.clock.runFor(4_000);
@@ -266,7 +265,7 @@ describe('lists', () => {
   });
 
   it('of few prefixes follow continuous changes (regression: they stopped after the second read)', async () => {
-    const { page, model } = await open('#/prefixes', { ownPage: true });
+    const { page, model } = await open('#/prefixes', { fakeClock: true });
     await page.locator('.rows a').first().waitFor();
     let reads = 0;
     page.on('request', (request) => {
@@ -278,7 +277,6 @@ describe('lists', () => {
       1,
     );
     onTestFinished(() => clearInterval(changing));
-    await page.clock.install();
     await until('it is read three times', async () => {
       await page.clock.runFor(1_000);
       return reads >= 3;
@@ -286,9 +284,8 @@ describe('lists', () => {
   });
 
   it('ignore a filter that was typed just before another view was opened (regression: it filtered that view)', async () => {
-    const { page, show } = await open('#/identities', { ownPage: true });
+    const { page, show } = await open('#/identities', { fakeClock: true });
     await settled(page);
-    await page.clock.install();
     await page.getByRole('searchbox', { name: 'cluster' }).fill('balt');
     await show('#/nodes');
     await page.clock.runFor(1_000);
@@ -568,8 +565,7 @@ describe('the live view', () => {
   });
 
   it('names an identity whose labels arrive later (regression: only after a reload of the page)', async () => {
-    const { page, show, model } = await open('#/live', { ownPage: true });
-    await page.clock.install();
+    const { page, show, model } = await open('#/live', { fakeClock: true });
     let labels: readonly string[] = [];
     let reads = 0;
     await page.route(/v1\/identities\/777/, (route) => {

@@ -95,7 +95,7 @@ describe('"What if it left?" on the card of a cluster', () => {
   });
 
   it('names the time of the evaluation by the clock of the agent (regression: by that of the browser)', async () => {
-    const { page } = await open('', { ownPage: true });
+    const { page } = await open('', { fakeClock: true });
     await page.clock.install({ time: Date.now() + 7_200_000 });
     await page.reload();
     await page.evaluate(`location.hash = '#/cluster/baltic'`);
@@ -153,10 +153,7 @@ describe('"What if it left?" on the card of a cluster', () => {
   });
 
   it('reports an agent that does not answer (regression: it waited without a limit)', async () => {
-    const { page } = await open('', { ownPage: true });
-    await page.clock.install();
-    await page.reload();
-    await page.evaluate(`location.hash = '#/cluster/baltic'`);
+    const { page } = await open('#/cluster/baltic', { fakeClock: true });
     await page.route('**/v1/whatif', () => {}); // never answers
     const sent = page.waitForRequest('**/v1/whatif');
     await ask(page);

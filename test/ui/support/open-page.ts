@@ -39,6 +39,8 @@ export interface Opener {
   readonly files: () => readonly UIFile[];
   /** Returns a page until the end of the test. Without options, tests share one: opening it takes half the work. */
   readonly newPage: (options?: BrowserContextOptions) => Promise<Page>;
+  /** Starts an agent with this model, which ends with the test. */
+  readonly serve: (options?: ServeOptions) => Promise<Served>;
   /**
    * The page of an agent with this model, at a view. Fails a test with an error of the page or a request to another
    * origin.
@@ -46,21 +48,29 @@ export interface Opener {
   readonly open: (hash?: string, options?: OpenOptions) => Promise<Opened>;
 }
 
-/** Options of {@link Opener.open}. */
-export interface OpenOptions extends BrowserContextOptions {
+/** Options of {@link Opener.serve}. */
+export interface ServeOptions {
   readonly model?: TestModel;
   /** Clock of the agent. Default: that of the machine. */
   readonly clock?: Clock;
   readonly spoil?: (feed: TestApp['feed']) => void;
-  /** Opens a page that no other test uses, because a fake clock of the browser stays installed. */
-  readonly ownPage?: boolean;
+}
+
+/** Options of {@link Opener.open}. */
+export interface OpenOptions extends ServeOptions, BrowserContextOptions {
+  /** Whether the browser has a fake clock (`page.clock`), which runs like a real one until the test moves it. */
+  readonly fakeClock?: boolean;
+}
+
+/** A running agent. */
+export interface Served extends TestApp {
+  readonly server: ApiServer;
+  readonly url: string;
 }
 
 /** An open page and its agent. */
-export interface Opened extends TestApp {
-  readonly server: ApiServer;
+export interface Opened extends Served {
   readonly page: Page;
-  readonly url: string;
   /** Opens another view. */
   readonly show: (hash: string) => Promise<void>;
 }
@@ -71,8 +81,8 @@ const leadTo = (hash: string): string => `new Promise((shown) => {
   location.hash = ${JSON.stringify(hash)};
 })`;
 
-/** The page of the last test, for the next one. */
-let free: Page | undefined;
+/** The pages of earlier tests for the next ones. Those with a fake clock have their own, because it stays installed. */
+const free: Partial<Record<'real clock' | 'fake clock', Page>> = {};
 
 const PAGE_OPTIONS = {
   viewport: { width: 1200, height: 800 },
@@ -101,34 +111,47 @@ export function usePages(): Opener {
   });
 
   const newPage = async (options?: BrowserContextOptions): Promise<Page> => {
-    const page =
-      (options === undefined ? free : undefined) ?? (await browser.newPage({ ...PAGE_OPTIONS, ...options }));
-    if (options === undefined) free = undefined;
+    if (options === undefined) return sharedPage('real clock');
+    const page = await browser.newPage({ ...PAGE_OPTIONS, ...options });
+    page.setDefaultTimeout(PROGRESS_TIMEOUT_MS);
+    onTestFinished(() => page.close());
+    return page;
+  };
+
+  const sharedPage = async (kind: keyof typeof free): Promise<Page> => {
+    const page = free[kind] ?? (await browser.newPage(PAGE_OPTIONS));
+    delete free[kind];
     page.setDefaultTimeout(PROGRESS_TIMEOUT_MS);
     onTestFinished(async () => {
-      if (options !== undefined) return page.close();
       await clear(page);
-      free = page;
+      free[kind] = page;
     });
     return page;
   };
 
-  const open = async (
-    hash = '',
-    { model, clock = systemClock, spoil, ownPage = false, ...options }: OpenOptions = {},
-  ): Promise<Opened> => {
+  const serve = async ({ model, clock = systemClock, spoil }: ServeOptions = {}): Promise<Served> => {
     const world = testApp(model ?? new MeshModel().fill(), files, clock);
     spoil?.(world.feed);
     const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: await freePort() } });
     await server.start();
-    const url = server.url ?? '';
+    onTestFinished(() => server.stop());
+    return { ...world, server, url: server.url ?? '' };
+  };
+
+  const open = async (hash = '', options: OpenOptions = {}): Promise<Opened> => {
+    const served = await serve(options);
+    const { url } = served;
+    const { model, clock, spoil, fakeClock = false, ...pageOptions } = options;
     const faults: string[] = [];
     // After the page has left the server.
-    onTestFinished(async () => {
-      await server.stop();
-      expect(faults).toEqual([]);
-    });
-    const page = await newPage(ownPage || Object.keys(options).length > 0 ? options : undefined);
+    onTestFinished(() => expect(faults).toEqual([]));
+    const page = fakeClock
+      ? await sharedPage('fake clock')
+      : await newPage(Object.keys(pageOptions).length > 0 ? pageOptions : undefined);
+    if (fakeClock) {
+      await page.clock.install();
+      await page.clock.resume(); // the last test may have stopped it
+    }
     page.on('pageerror', ({ message }) => faults.push(message));
     page.on('console', (message) => {
       if (message.type() === 'error' && !message.text().startsWith('Failed to load'))
@@ -143,9 +166,9 @@ export function usePages(): Opener {
       if (new URL(page.url()).hash !== next) await page.evaluate(leadTo(next));
       await page.waitForSelector('main h1');
     };
-    return { ...world, server, page, url, show };
+    return { ...served, page, show };
   };
-  return { files: () => files, newPage, open };
+  return { files: () => files, newPage, serve, open };
 }
 
 /** Rules of axe-core whose result depends on colours. The others give the same result in each colour scheme. */
