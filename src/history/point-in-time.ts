@@ -1,4 +1,4 @@
-import { type Check, NUMBER, objectWith } from '../base/arguments.ts';
+import { type Check, matching, NUMBER, objectWith } from '../base/arguments.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
 import { isBeforeFirstRecord, type Life, uncertaintyAt } from './lives.ts';
@@ -31,7 +31,10 @@ export const NOT_RETAINED: RequestedMoment<never> = { point: undefined, reason: 
 
 const SEQUENCE = objectWith({ sequence: NUMBER });
 
-export const WHEN: Check = (value) => (typeof value === 'number' ? undefined : SEQUENCE(value));
+export const WHEN: Check = matching(
+  'must be a time in milliseconds or { sequence }',
+  (value) => typeof value === 'number' || SEQUENCE(value) === undefined,
+);
 
 /**
  * Returns the point of a wall time in the lives, which are ordered, oldest first, and why answers for it are not

@@ -54,7 +54,7 @@ const NUMBERS = ['deadlineMs', 'keepAliveTimeMs', 'keepAliveTimeoutMs', 'maxMess
  */
 export function checkEtcdConfig(config: EtcdConfig): void {
   const { endpoints } = config;
-  requireArgument(endpoints.length > 0, 'the etcd configuration has endpoints');
+  requireArgument(endpoints.length > 0, 'endpoints must contain at least one URL, such as http://etcd:2379');
   for (const url of endpoints)
     requireArgument(
       ENDPOINT.test(url) && URL.canParse(url),

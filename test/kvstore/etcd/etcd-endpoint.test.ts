@@ -115,7 +115,7 @@ it('a call that waited for a token leaves no listener and no timer', async () =>
 });
 
 it.each<[string, Partial<EtcdConfig>, string]>([
-  ['no endpoint', { endpoints: [] }, 'has endpoints'],
+  ['no endpoint', { endpoints: [] }, 'endpoints must contain at least one URL'],
   [
     'no scheme',
     { endpoints: ['etcd:2379'] },
