@@ -204,7 +204,7 @@ function valueText({ kind, before, after }: HistoryRecordDocument): string {
   return [identity, pod ?? hostIP].filter((part) => part !== undefined).join(' ');
 }
 
-/** Returns the question for the changes around a moment, grouped by cause, the largest group first. */
+/** Returns the question for the changes around a moment, grouped by store and node, the largest group first. */
 export function askAround(at: string, windowMs: number, limit: number): Question {
   return async (ask): Promise<Answer> => {
     const parameters = { at, window: windowMs / 1000, limit };

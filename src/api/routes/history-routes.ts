@@ -76,7 +76,7 @@ const LIST = createRoute({
 const AROUND = createRoute({
   method: 'get',
   path: '/v1/history/around',
-  summary: 'Returns the changes around a moment, grouped by cause, the largest group first',
+  summary: 'Returns the changes around a moment, grouped by store and node, the largest group first',
   request: {
     query: z.strictObject({
       at: filterParameter('The moment; default: now'),
@@ -175,7 +175,7 @@ async function readRecords(
   return { page, more: records.length > page.length };
 }
 
-/** Returns the changes of a range, grouped by cause. Throws `ProblemError` if the client disconnects. */
+/** Returns the changes of a range, grouped by store and node. Throws `ProblemError` if the client disconnects. */
 async function groupedChanges(
   c: Context,
   { model, gate }: RouteContext,

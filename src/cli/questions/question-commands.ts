@@ -157,7 +157,7 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
     .option('--to <time>', 'only changes until this time', parseBoundary)
     .option('--limit <n>', 'maximum number of changes', parseLimit, 50)
     .addOption(
-      new Option('--around <time>', 'print the changes around this time, grouped by cause')
+      new Option('--around <time>', 'print the changes around this time, grouped by store and node')
         .argParser(parseMoment)
         .conflicts(['from', 'to']),
     )

@@ -16,7 +16,7 @@ export const NODE_GC_INTERVAL_MS: number = 5 * 60_000;
 
 export const NODES: ResourceKind = { group: '', version: 'v1', plural: 'nodes' };
 
-/** Returns the uid of each CiliumNode without owner and without Node, by `/name` (OPERATOR 30). Pure. */
+/** Returns the uid of each CiliumNode without owner and without Node, by `/name` (OPERATOR 29). Pure. */
 export function staleNodes(
   ciliumNodes: ReadonlyMap<string, KubernetesObject>,
   nodes: ReadonlyMap<string, KubernetesObject>,
