@@ -21,8 +21,8 @@ export interface RecordedEngines {
 }
 
 /**
- * Records the later changes of services and nodes in a history. A change of a service contains only the fields and the
- * backends which differ, so its size does not depend on the number of backends.
+ * Records the changes of services and nodes in a history, from this call on. A change of a service contains only the
+ * fields and the backends which differ, so its size does not depend on the number of backends.
  */
 export function recordDocuments(history: History, engines: RecordedEngines): Unsubscribe {
   checkArgument('recordDocuments: history', history, objectWith({ recordDocument: FUNCTION }));
@@ -86,12 +86,12 @@ function nodeFields(node: Node): PastFields {
 function recordService(history: History, services: ServiceCache, event: ServiceEvent): void {
   const { action, id, service, oldService } = event;
   const view = { services, ...NO_AGE };
-  const fields = (of: ServiceEvent['service']): PastFields => {
+  const fieldsOf = (value: ServiceEvent['service']): PastFields => {
     const {
       backends: _,
       restored: _age,
       ...rest
-    } = serviceDocument({ service: of, endpoints: NO_ENDPOINTS }, view);
+    } = serviceDocument({ service: value, endpoints: NO_ENDPOINTS }, view);
     return rest;
   };
   const changes = changedBackends(event);
@@ -100,19 +100,19 @@ function recordService(history: History, services: ServiceCache, event: ServiceE
   const isDelete = action === 'delete';
   const isNew = oldService === undefined && !isDelete;
   const fieldsChanged = isDelete || isNew || oldService !== service;
-  const part = (of: ServiceEvent['service'], backends: readonly Backend[]): PastFields => ({
-    ...(fieldsChanged && fields(of)),
+  const changedFields = (value: ServiceEvent['service'], backends: readonly Backend[]): PastFields => ({
+    ...(fieldsChanged && fieldsOf(value)),
     ...((backends.length > 0 || isDelete || isNew) && {
       backends: backends.toSorted((a, b) => ascending(a.address, b.address)).map(backendDocument),
     }),
   });
   history.recordDocument('service', formatServiceID(id), clustersOf([...removed, ...added]), {
-    before: isNew ? undefined : part(oldService ?? service, removed),
-    after: isDelete ? undefined : part(service, added),
+    before: isNew ? undefined : changedFields(oldService ?? service, removed),
+    after: isDelete ? undefined : changedFields(service, added),
   });
 }
 
-/** Returns the clusters of changed backends, sorted and separated by spaces: the writer of the change. */
+/** Returns the writer of a change, as records name it: the sorted clusters of changed backends, with spaces between. */
 function clustersOf(backends: readonly Backend[]): string {
   return [...new Set(backends.map(({ cluster }) => cluster || 'local'))].sort().join(' ') || 'local';
 }

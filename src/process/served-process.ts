@@ -46,9 +46,9 @@ export async function runWithApi<T, R, S extends ReloadedSettings>(
   use: (started: T, reloads: Reloads<S> | undefined) => R | Promise<R>,
 ): Promise<R> {
   using reloads = reload && new Reloads(reload, context);
-  const served: Step = { name: 'API', start: () => serve && api.serve(serve), stop: () => api.stop() };
+  const serveApi: Step = { name: 'API', start: () => serve && api.serve(serve), stop: () => api.stop() };
   try {
-    return await use(await process.start(context.signal, [served]), reloads);
+    return await use(await process.start(context.signal, [serveApi]), reloads);
   } finally {
     await process.stop();
   }
@@ -70,7 +70,7 @@ export interface ServedProcess {
   blockers(): readonly string[];
   /** Returns the state from which the current problems follow, in addition to the steps and the blockers. */
   problemSource(): Omit<ProblemSource, 'steps'>;
-  /** Returns the tables of the metrics. Statuses for several metrics are read with `scrape.once`. Called once. */
+  /** Returns the tables of the metrics. A status for several metrics is read with `scrape.once`. Called only once. */
   metrics(scrape: Scrape): readonly Metrics[];
 }
 

@@ -51,8 +51,8 @@ export const NO_CORRELATION: Correlation = {
  * in several slices of a service, each with other ports. If several slices have a port of the same name, that of the
  * strongest claim is used.
  *
- * @param portSources if known, backends which together have every port name of the result: the scan of the claims ends
- *   when all these names have been found
+ * @param portSources backends that together have all port names of the result, if they are known. The loop over the
+ *   claims then ends when it has found all these names
  */
 function withMergedPorts(
   winner: BackendClaim,
@@ -76,7 +76,7 @@ function immutableResult<T>(
   return draft.wasAltered() ? draft.asImmutable() : original;
 }
 
-/** Returns `NO_BACKENDS` for an empty map, because states are compared by reference. */
+/** Returns the constant `NO_BACKENDS` for an empty map, because callers compare maps of backends by reference. */
 function sharedIfEmpty(backends: Backends): Backends {
   return backends.size === 0 ? NO_BACKENDS : backends;
 }
@@ -109,6 +109,7 @@ class SideDraft {
   }
 }
 
+/** A mutable draft of a correlation, to which the change of one origin, the *changed origin*, is applied. */
 class Correlator {
   readonly #original: Correlation;
   readonly #change: OriginChange;
@@ -128,7 +129,7 @@ class Correlator {
     this.#index = index;
   }
 
-  /** Sets this origin's claim on the address of `backend`. `isNew` is true if it had none. */
+  /** Sets the changed origin's claim on the address of `backend`. `isNew` is true if it had none. */
   claim(backend: Backend, isNew: boolean): void {
     const { address } = backend;
     const claims = this.#contested.get(address);
@@ -138,14 +139,14 @@ class Correlator {
     const claim: BackendClaim = { origin: this.#change.origin, backend };
     if (claims !== undefined) this.#replaceClaim(address, winner, claims, !isNew, claim);
     else if (isNew && winner !== undefined)
-      this.#replaceClaim(address, winner, [this.#holderOf(winner)], false, claim);
+      this.#replaceClaim(address, winner, [this.#onlyClaim(winner)], false, claim);
     else {
       if (isNew) this.#index.set(address, this.#change.origin);
       this.#setWinner(address, winner, backend);
     }
   }
 
-  /** Removes this origin's claim on an address. */
+  /** Removes the changed origin's claim on an address. */
   release(address: string): void {
     const claims = this.#contested.get(address);
     const winner = this.#side || claims ? this.#backends.get(address) : undefined;
@@ -166,14 +167,17 @@ class Correlator {
     };
   }
 
-  /** Returns the claim of another origin on an uncontested address. */
-  #holderOf(winner: Backend): BackendClaim {
+  /** Returns the only claim on the address of `winner`, which is that of another origin. */
+  #onlyClaim(winner: Backend): BackendClaim {
     const origin = this.#index.find(winner, this.#change, this.#origins);
     assert(origin !== undefined, `no claim on the backend ${winner.address}`);
     return { origin, backend: winner };
   }
 
-  /** Replaces the claim of this origin, if `hasClaim`, by `added`, or removes it. Sets a changed winner (I3). */
+  /**
+   * Updates the claims on an address: removes the changed origin's claim if `hasClaim`, inserts `added` if defined.
+   * Sets the winner only if it differs (I3).
+   */
   #replaceClaim(
     address: string,
     winnerSoFar: Backend | undefined,
@@ -207,8 +211,9 @@ class Correlator {
 }
 
 /**
- * Returns the correlation of all origins of a service, without a preferred side. Linear in their backends, also if many
- * origins claim the same addresses, whereas a change of each origin copies the claims of each address.
+ * Returns the correlation of all origins of a service, without a preferred side. The cost is linear in their backends,
+ * even if many origins claim the same addresses. {@link applyOriginChange} for each origin would copy the claims on
+ * such an address each time.
  */
 export function correlate(origins: Iterable<readonly [Origin, OfferedBackends]>): Correlation {
   const strongestFirst = [...origins].sort(([a], [b]) => compareOrigins(a, b));
@@ -247,7 +252,7 @@ const indexes = new WeakMap<Correlation, OriginIndex>();
 export function applyOriginChange(current: Correlation, change: OriginChange, origins: Origins): Correlation {
   const { before, after } = change;
   if (before === after) return current;
-  // If no other origin has backends, those of the service are the same object.
+  // If no other origin has backends, `current.backends` is the object `before`.
   const isOnlyOrigin = current.backends === before && current.contested.size === 0;
   if (isOnlyOrigin && current.preferred === undefined && isImmutable(after)) {
     return { backends: sharedIfEmpty(after), contested: current.contested, preferred: undefined };

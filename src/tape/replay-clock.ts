@@ -8,7 +8,7 @@ interface Alarm {
 /** A clock with the times of a tape. Timers fire in the order of their times, then of their creation. */
 export class ReplayClock implements Clock {
   /** Wall time minus `now()`. */
-  wall = 0;
+  wallOffset = 0;
   #now = 0;
   readonly #alarms = new Set<Alarm>();
 
@@ -17,7 +17,7 @@ export class ReplayClock implements Clock {
   }
 
   wallTime(): number {
-    return this.wall + this.#now;
+    return this.wallOffset + this.#now;
   }
 
   after(delayMs: number, callback: () => void): Timer {

@@ -83,11 +83,11 @@ export class TapeReplay {
     if (line.ms > this.clock.now()) this.clock.advanceTo(line.ms);
     switch (line.ev) {
       case 'tape':
-        this.clock.wall = line.wall;
+        this.clock.wallOffset = line.wall;
         this.skippedDigestVersion = line.digests === DIGEST_VERSION ? undefined : (line.digests ?? 0);
         return undefined;
       case 'clock':
-        this.clock.wall = line.wall;
+        this.clock.wallOffset = line.wall;
         return undefined;
       case 'whole': // the end of a snapshot
         this.isComplete = true;

@@ -28,11 +28,11 @@ class EarlierLifeKey {
   #lastBefore: TimelineChange | undefined;
   #firstAfter: TimelineChange | undefined;
 
-  add(change: TimelineChange, isLater: boolean): void {
+  add(change: TimelineChange, isAfterMoment: boolean): void {
     const { writer, before, after, effect, ms } = change;
     const name = writerText(writer);
     const known = this.#claims.get(name);
-    if (isLater) {
+    if (isAfterMoment) {
       this.#claims.set(name, { writer, claim: before, since: undefined, until: ms });
       if (effect !== 0) this.#firstAfter = change;
       return;
@@ -50,17 +50,18 @@ class EarlierLifeKey {
   /** Returns the effective claim; undefined if no record proves it, or if two records contradict each other. */
   provenClaim(ms: number, isLost: (fromMs: number, toMs: number) => boolean): ProvenClaim | undefined {
     const [last, next] = [this.#lastBefore, this.#firstAfter];
-    const isByLast = last !== undefined && (last.effect & EFFECT.after) !== 0 && !isLost(last.ms, ms);
-    const isByNext = next !== undefined && (next.effect & EFFECT.before) !== 0 && !isLost(ms, next.ms);
-    if (isByLast && isByNext && !sameEntry(last.after, next.before)) return undefined;
-    if (isByLast) return { claim: last.after };
-    return isByNext ? { claim: next.before } : undefined;
+    const lastProves = last !== undefined && (last.effect & EFFECT.after) !== 0 && !isLost(last.ms, ms);
+    const nextProves = next !== undefined && (next.effect & EFFECT.before) !== 0 && !isLost(ms, next.ms);
+    if (lastProves && nextProves && !sameEntry(last.after, next.before)) return undefined;
+    if (lastProves) return { claim: last.after };
+    return nextProves ? { claim: next.before } : undefined;
   }
 
   /** Returns the claims with their times: the effective one if it is proven, then the others by precedence. */
   sortedClaims(
     proven: ProvenClaim | undefined,
   ): readonly (CompleteClaim & Pick<WriterClaim, 'since' | 'until'>)[] {
+    // A key without an effective claim has no claims.
     if (proven !== undefined && proven.claim === undefined) return [];
     const claims = [...this.#claims.values()]
       .flatMap(({ claim, since, until }) => (claim === undefined ? [] : [{ ...claim, since, until }]))
@@ -96,10 +97,10 @@ export class EarlierLifeState {
     return this.#changes > 0;
   }
 
-  /** Adds a change that is older than all added before. */
-  add(change: TimelineChange, isLater: boolean): void {
+  /** Adds a change that is older than all added before. `isAfterMoment`: it happened after the moment of the state. */
+  add(change: TimelineChange, isAfterMoment: boolean): void {
     this.#changes++;
-    this.#keys.get(change.key)?.add(change, isLater);
+    this.#keys.get(change.key)?.add(change, isAfterMoment);
   }
 
   /** Returns the claims at a time. `isLost` returns true if changes between two times may be missing. */
@@ -110,7 +111,7 @@ export class EarlierLifeState {
     // The endpoint is first. If it has a claim, or may have one, the CIDR is shadowed (I4).
     const visible = keys.findIndex(({ proven }) => proven === undefined || proven.claim !== undefined);
     const deciding = keys.slice(0, visible < 0 ? keys.length : visible + 1);
-    // The visible claim of the CIDR began and ends with a change of either key.
+    // A change of either key can make the claim of the CIDR visible, or end that.
     const times = deciding.map(({ state }) => state.effectiveTimes);
     const claims = keys.flatMap(({ key, state, proven }) =>
       state.sortedClaims(proven).map((claim, index) => ({ ...claim, key, effective: index === 0 })),

@@ -40,11 +40,11 @@ export function serviceReader(services: FedServices): KindReader<Service> {
  * the slice is removed from the previous service (KUBERNETES 10).
  */
 function sliceReader(
-  object: Pick<KindReader<EndpointSlice>, 'kind' | 'fields' | 'scanner' | 'read'>,
+  decoding: Pick<KindReader<EndpointSlice>, 'kind' | 'fields' | 'scanner' | 'read'>,
   services: FedServices,
 ): KindReader<EndpointSlice> {
   return {
-    ...object,
+    ...decoding,
     change: (current, previous) => {
       if (current !== undefined) services.updateEndpoints(current);
       if (previous !== undefined && previous.service.name !== current?.service.name)
@@ -64,6 +64,5 @@ export function endpointSliceReader(services: FedServices): KindReader<EndpointS
 
 /** Returns the reader of Endpoints, which are never used together with slices (KUBERNETES 13). */
 export function endpointsReader(services: FedServices): KindReader<EndpointSlice> {
-  const object = { kind: 'Endpoints', fields: ENDPOINTS_FIELDS, read: readEndpoints };
-  return sliceReader(object, services);
+  return sliceReader({ kind: 'Endpoints', fields: ENDPOINTS_FIELDS, read: readEndpoints }, services);
 }

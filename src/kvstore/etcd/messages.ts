@@ -116,14 +116,15 @@ function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
   return new WireKeyValue(buffer, keyAt, keyEnd, valueAt, valueEnd, createRevision, modRevision, leaseAt);
 }
 
-/** Keys of a range, and other fields, that are decoded in one slice: about 0.15 ms, as long as 64 events. */
-const SLICE_KEYS = 1024;
+/** Number of fields of a range response, keys and others, that are decoded in one slice: about 0.15 ms. */
+const SLICE_FIELDS = 1024;
+/** Gate weight of a full slice, which takes as long as this number of events. */
 const SLICE_WEIGHT = 64;
-/** Bytes of an answer per unit of the weight of its slices. The weight is at most `SLICE_WEIGHT`. */
+/** Bytes of an answer per unit of the weight of its slices. The weight is at most {@link SLICE_WEIGHT}. */
 const BYTES_PER_WEIGHT = 4096;
 
 /**
- * Decodes the answer to a range request in slices of {@link SLICE_KEYS}.
+ * Decodes the answer to a range request in slices of {@link SLICE_FIELDS}.
  *
  * @param gate admits each slice; undefined: each slice has its own turn
  * @param maxKeys rejects an answer with more keys, because 64 MiB of empty keys would take 3 GB of memory
@@ -137,7 +138,7 @@ export async function decodeRange(
   const kvs: KeyValue[] = [];
   const answer = { header: NO_HEADER, kvs, more: false, count: 0 };
   const readSlice = (): void => {
-    for (let fields = 0; fields < SLICE_KEYS && reader.next(buffer.length); fields++) {
+    for (let fields = 0; fields < SLICE_FIELDS && reader.next(buffer.length); fields++) {
       if (reader.field === 2) kvs.push(readKeyValue(reader, reader.open()));
       else if (reader.field === 1) answer.header = readHeader(reader, reader.open());
       else if (reader.field === 3) answer.more = reader.bool();
@@ -218,7 +219,7 @@ export class EventReader {
     return this.#next?.modRevision;
   }
 
-  /** Returns the next events, at most `maxEvents`, and moves behind them. */
+  /** Returns the next events, at most `maxEvents`, and moves past them. */
   takeEvents(maxEvents: number = Number.POSITIVE_INFINITY): TransportEvent[] {
     const events: TransportEvent[] = [];
     for (; this.#next !== undefined && events.length < maxEvents; this.#next = this.#read())
@@ -246,7 +247,7 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
   let compactRevision = 0;
   let cancelReason = '';
   let fragment = false;
-  // etcd sends at most seven fields that are not events.
+  // Only other fields count towards the maximum of `reader.next`: etcd sends at most seven of them.
   while (reader.next(buffer.length, fields)) {
     if (reader.field !== EVENT_FIELD) fields++;
     if (reader.field === 1) header = readHeader(reader, reader.open());

@@ -248,7 +248,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     family: Family,
     { state, sets }: TableStructure,
   ): Generator<undefined, Map<string, KernelFrontend>, void> {
-    if (state === 'none') return new Map();
+    if (state === 'unusable') return new Map();
     using socket = this.#open();
     return yield* readFrontends(socket, family, sets);
   }
@@ -290,7 +290,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     ];
     const error = this.#send(state === 'damaged' ? repair : [create]);
     if (error !== undefined) return error;
-    if (state === 'none') this.#forget(family);
+    if (state === 'unusable') this.#forget(family);
     this.#readStructure(family);
     return undefined;
   }
@@ -386,7 +386,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   /** Deletes chains without frontends, and the table if it has no frontend. */
   #deleteUnused(family: Family): void {
     const { state } = this.#structure[family] ?? this.#readStructure(family);
-    if (state === 'none') return;
+    if (state === 'unusable') return;
     if (this.#frontends[family].size === 0) {
       this.#removeTable(family);
       return;

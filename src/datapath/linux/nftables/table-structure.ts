@@ -33,10 +33,10 @@ type Rules = readonly (readonly FoundExpression[])[];
 /** The structure of a table of services, without the elements of its sets. */
 export interface TableStructure {
   /**
-   * `none`: the table must be created again because it is missing, has another layout, or a set or hook that cannot be
-   * changed. `damaged`: rules, chains or sets of ours are missing or differ, and can be repaired in place.
+   * `unusable`: the table must be created again because it is missing, has another layout, or a set or hook that cannot
+   * be changed. `damaged`: rules, chains or sets of ours are missing or differ, and can be repaired in place.
    */
-  readonly state: 'none' | 'damaged' | 'whole';
+  readonly state: 'unusable' | 'damaged' | 'whole';
   /** The differences as text: `chain output: found 0 rules, expected 1`. */
   readonly defects: readonly string[];
   /** The chains that frontends refer to, by name. */
@@ -48,8 +48,8 @@ export interface TableStructure {
   readonly removal: NftSteps;
 }
 
-const NONE: TableStructure = {
-  state: 'none',
+const UNUSABLE: TableStructure = {
+  state: 'unusable',
   defects: [],
   targets: new Set(),
   sets: [],
@@ -66,9 +66,9 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
       .dump(dumpChains(table), (message) => readChain(message, table))
       .map((chain) => [chain.name, chain] as const),
   );
-  if (!hasLayout(chains, family)) return NONE;
+  if (!hasLayout(chains, family)) return UNUSABLE;
   const sets = socket.dump(dumpSets(table), (message) => readSet(message, table));
-  if (!sets.every((set) => isDesiredSet(set, family))) return NONE;
+  if (!sets.every((set) => isDesiredSet(set, family))) return UNUSABLE;
   const setNames = sets.map(({ name }) => name);
   const missingSets = setsOf(family).filter(({ name }) => !setNames.includes(name));
   const bases = baseChains(family);
@@ -109,7 +109,7 @@ function hasLayout(chains: FoundChains, family: Family): boolean {
   if (!chains.has(LAYOUT_CHAIN) && !chains.has(FORMER_LAYOUT_CHAIN)) return false;
   return baseChains(family).every((desired) => {
     const found = chains.get(desired.name);
-    return found === undefined || hasBase(found, desired);
+    return found === undefined || sameBase(found, desired);
   });
 }
 
@@ -131,7 +131,10 @@ function removal(table: NftTable, foreign: readonly string[]): readonly NetlinkR
   ];
 }
 
-/** Returns a chain that frontends refer to, and the sets that only such chains read; `undefined` if it is foreign. */
+/**
+ * Returns the chain of this name, to which frontends refer, and the sets that it reads besides those of {@link setsOf}.
+ * Returns `undefined` if the chain is foreign.
+ */
 export function targetChain(
   family: Family,
   name: string,
@@ -153,7 +156,7 @@ function isDesiredSet({ name, keyType, keyBytes, data }: NftSet, family: Family)
   return data.type === desired.data.type && data.bytes === desired.data.bytes;
 }
 
-function hasBase(found: Pick<NftChain, 'base'>, desired: Pick<NftChain, 'base'>): boolean {
+function sameBase(found: Pick<NftChain, 'base'>, desired: Pick<NftChain, 'base'>): boolean {
   const { base: a } = found;
   const { base: b } = desired;
   return a?.type === b?.type && a?.hook === b?.hook && a?.priority === b?.priority;

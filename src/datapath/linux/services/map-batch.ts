@@ -4,11 +4,14 @@ import type { SyscallError } from '../syscall/syscall-error.ts';
 /** Receives the outcome of an entry: undefined, or the error. */
 export type OnOutcome = (error: SyscallError | undefined) => void;
 
-/** Writes or deletes many entries of a map in one call. Passes each outcome to the callback of its entry. */
+/**
+ * Writes or deletes entries of a map, up to {@link BATCH_ENTRIES} in one call. Passes each outcome to the callback of
+ * its entry. {@link MapBatch.flush} must be called after the last entry.
+ */
 export class MapBatch {
   readonly #map: BatchedMap;
   readonly #kind: 'update' | 'delete';
-  readonly #done: OnOutcome[] = [];
+  readonly #callbacks: OnOutcome[] = [];
 
   constructor(map: BatchedMap, kind: 'update' | 'delete') {
     this.#map = map;
@@ -16,18 +19,19 @@ export class MapBatch {
   }
 
   /** Adds an entry. `write` writes its key and value into the buffers of the map, at these offsets. */
-  add(write: (keyAt: number, valueAt: number) => void, done: OnOutcome): void {
+  add(write: (keyAt: number, valueAt: number) => void, onOutcome: OnOutcome): void {
     const { keySize, valueSize } = this.#map.shape;
-    const at = this.#done.push(done) - 1;
+    const at = this.#callbacks.push(onOutcome) - 1;
     write(at * keySize, at * valueSize);
     if (at === BATCH_ENTRIES - 1) this.flush();
   }
 
+  /** Makes the call for the entries that were added since the last one. */
   flush(): void {
-    const done = this.#done.splice(0);
-    if (done.length === 0) return;
-    const outcomes = this.#map[this.#kind](done.length);
-    done.forEach((callback, at) => {
+    const callbacks = this.#callbacks.splice(0);
+    if (callbacks.length === 0) return;
+    const outcomes = this.#map[this.#kind](callbacks.length);
+    callbacks.forEach((callback, at) => {
       callback(outcomes[at]);
     });
   }
