@@ -61,7 +61,7 @@ const YOUNG_MS = 5_000;
 const TAIL_BYTES = 4096;
 /** Maximum size of the outputs of one node, which are held in memory together. */
 const MAX_NODE_BYTES: number = 512 << 20;
-/** Maximum number of named objects with the same address. The others are counted. */
+/** Maximum number of objects that a finding lists for an address. The others are counted. */
 const MAX_CLAIMANTS = 10;
 
 /**
@@ -317,7 +317,7 @@ class Sysdump {
     if (sources.incomplete.has('identities')) {
       if (unknown.size > 0)
         this.#notes.push(
-          `not decidable: ${counted(unknown.size, 'identity', 'identities')} without a CiliumIdentity`,
+          `not decidable: ${counted(unknown.size, 'identity', 'identities')} without a CiliumIdentity, because not all CiliumIdentities could be read`,
         );
       return;
     }
