@@ -26,7 +26,7 @@ const MAX_DETAIL = 200;
 /** Maximum time to read the segments of earlier processes. */
 const READ_SEGMENTS_MS = 60_000;
 
-/** The state of a cluster whose changes are marked. `joining`: connected but incomplete, or never complete. */
+/** The state of a cluster. Each change of it is marked. `joining`: incomplete, and connected or never complete. */
 type RecordedState = 'complete' | 'unreachable' | 'joining' | 'left';
 
 /** The kinds of Kubernetes objects followed by the agent; see `KubernetesFeed`. */

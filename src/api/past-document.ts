@@ -22,7 +22,7 @@ export interface PastDocument {
   readonly at: string;
   readonly certain: boolean;
   readonly reason?: Uncertainty | undefined;
-  /** Present if other claims may have existed, because an earlier process recorded that time. */
+  /** False for a time of an earlier process: other claims may have existed, because only recorded ones are known. */
   readonly claimsComplete?: false | undefined;
   readonly retained: RetainedDocument;
   /** The claim was effective from this time on; absent if that was before `retained.from`. */

@@ -51,7 +51,7 @@ class LargeContainer {
   #pending: number;
   /** Index of the current member. */
   #member: number;
-  /** Index of the colon after the name of the current member. */
+  /** Index of the colon after the name of the current member; less than `#member` if none was found yet. */
   #colon = -1;
   /** The members parsed so far. An object has no prototype, so that no name is special and fields are cheap to add. */
   readonly #parsed: unknown[] | Record<string, unknown>;
@@ -94,7 +94,7 @@ class LargeContainer {
 
   /**
    * Ends the current member. A large member is parsed alone, after the pending ones. Another member is pending until
-   * all pending members are longer than a piece.
+   * the pending members together are longer than a piece.
    */
   *#endMember(end: number, isLast: boolean): Generator<undefined, void> {
     const isLarge = end - this.#member > this.#pieceLength;

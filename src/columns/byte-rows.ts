@@ -3,7 +3,7 @@ import { Int32Rows, PAGE_BITS } from './int32-rows.ts';
 import { mix } from './mix.ts';
 import { SharedPages } from './shared-pages.ts';
 
-/** Most tables are small: a cluster has a configuration and some nodes. */
+/** Initial sizes. Most tables are small: a cluster has one configuration and some nodes. */
 const FIRST_ROWS = 16;
 const FIRST_BYTES = 64;
 /** Growth factor of the array of a page. Small, so that a page has little unused memory. */
@@ -83,8 +83,8 @@ function storedLength(length: number): number {
  */
 export class ByteRows {
   /**
-   * The columns of the owner, which are 0 in a new row, and one more: the offset of the text in its page, plus one; 0
-   * if the row is free.
+   * The columns of the owner, which are 0 in a new row. One more column, `#text`, has the offset of the text in its
+   * page plus one; 0 if the row is free.
    */
   readonly rows: Int32Rows;
   /** The column of the offset. */

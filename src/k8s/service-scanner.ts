@@ -12,7 +12,7 @@ import { labelsAndSelector, readService, SETTINGS } from './parse-service.ts';
 import type { ObjectScanner } from './resource.ts';
 import { SharedValues } from './shared-values.ts';
 
-/** Identifies the services whose settings are read by the general decoder. */
+/** Metadata which `readService` requires. Only the settings of its result are used. */
 const ANY_ID = { namespace: 'any', name: 'any' };
 
 const DIGIT = /^\d/;
@@ -34,7 +34,8 @@ export function serviceScanner(shared: SharedValues<Service['ports']>): ObjectSc
   let selector = new Map<string, string>();
   const addTo = (texts: Map<string, string>, name: string, text: string): boolean => {
     texts.set(names.share(name, name), text);
-    return !DIGIT.test(name); // the order of an object has such names first
+    // `JSON.parse` moves numeric names to the front, so an object with such a name is left to the general decoder.
+    return !DIGIT.test(name);
   };
   return objectScanner({
     metadata: {

@@ -20,7 +20,7 @@ export class NodeEntry {
   announced: Node | undefined;
   /** The version whose claims are in the IPCache: the effective one, or during a change the previous one. */
   written: Node | undefined;
-  /** Claimed addresses of `written` which it does not hold in the IPCache. */
+  /** Addresses that `written` claims, but another writer or none holds in the IPCache. */
   lost: Set<string> | undefined;
   #overruled: readonly Node[] = NONE;
 
@@ -64,7 +64,7 @@ export class NodeEntry {
     return true;
   }
 
-  /** Deletes all claims. Returns true, because every known node has a claim. */
+  /** Deletes all claims. Returns true, as {@link NodeEntry.remove} does when it deletes a claim. */
   removeAll(): boolean {
     this.#rank([]);
     return true;

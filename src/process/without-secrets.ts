@@ -8,8 +8,7 @@ export function cleanField(name: string, value: unknown): unknown {
   if (typeof value === 'string') return SECRET_NAME.test(name) ? REMOVED : withoutSecrets(value);
   if (typeof value === 'number' || Array.isArray(value)) return SECRET_NAME.test(name) ? REMOVED : value;
   if (!isObject(value)) return value;
-  // An object is removed only if its name is that of a secret, because names of services and pods may contain such
-  // words.
+  // An object is removed only if its whole name is such a word, because names of services and pods may contain one.
   if (SECRET_OBJECT.test(name)) return REMOVED;
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [withoutSecrets(key), inner]));
 }
@@ -34,9 +33,9 @@ const SECRET_OBJECT = new RegExp(`^(?:${SECRET_WORDS})s?$`, 'i');
  */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN [^-\n]*-----[\s\S]*?(-----END [^-\n]*-----|$)/g, REMOVED],
-  // A key whose begin is missing, because only the end of a file was read.
+  // A key whose beginning is missing, because only the end of a file was read.
   [/^[\s\S]{0,8192}?-----END [^-\n]*-----/, REMOVED],
-  // The same in base64.
+  // A whole key in base64.
   [/LS0tLS1CRUdJTi[\w+/=]+/g, REMOVED],
   [/\b(bearer|basic|negotiate)\s+[^\s"',;]+/gi, `$1 ${REMOVED}`],
   [/\beyJ[\w-]+\.[\w-]+\.[\w-]*/g, REMOVED],
@@ -51,7 +50,7 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
     `$1 ${REMOVED}`,
   ],
   [new RegExp(`(${LINE}${WHOLE_NAME}["']?[ \\t]*:[ \\t]+)(?!["'\\\\{[])\\S.*$`, 'gim'), `$1${REMOVED}`],
-  // A variable as two fields.
+  // An environment variable as two fields, `name` and `value`.
   [
     new RegExp(`(name["']?\\s*:\\s*["']?${WHOLE_NAME}["']?\\s*,?\\s*["']?value["']?\\s*:\\s*)${VALUE}`, 'gi'),
     `$1"${REMOVED}"`,

@@ -1,11 +1,11 @@
 /** Maximum number of numbered texts. Limits the memory of writer and reader. */
 export const MAX_NUMBERED_TEXTS = 65_536;
 
-/** Number that precedes a text without a number of its own. */
+/** Written before a text that gets no number, because {@link MAX_NUMBERED_TEXTS} texts have one. */
 export const UNNUMBERED = 0;
-/** Number that precedes a text that gets the next number. */
+/** Written before a text that gets the next free number. */
 export const NEXT_NUMBER = 1;
-/** The number of the first text. */
+/** The number of the first text that gets one. */
 export const FIRST_NUMBER = 2;
 
 /** Default of the initial size of the buffer in bytes. */

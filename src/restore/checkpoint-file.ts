@@ -25,11 +25,11 @@ export const SECTION = {
   entries: 2,
   /** A list of nodes as JSON. */
   nodes: 3,
-  /** A list of parts of services as JSON. */
+  /** A list of parts of services as JSON: Service objects, slices and offers. */
   services: 4,
   /** A list of identities with their labels as JSON. */
   identities: 5,
-  /** The counts as JSON. Always the last section, never an earlier one. */
+  /** The numbers of entries, nodes, services and identities as JSON. Always the last section, never an earlier one. */
   end: 255,
 } as const;
 
@@ -42,8 +42,8 @@ const HEAD_BYTES = 5;
 const TAIL_BYTES = 4;
 
 /**
- * Maximum number of bytes of a payload: a record with a value of 1.5 MiB, of which JSON escapes each byte by six
- * characters. Limits the memory for a file that is not a checkpoint.
+ * Maximum number of bytes of a payload. The largest record has a value of 1.5 MiB: 9 MiB of JSON if each byte is
+ * escaped by six characters. The maximum limits the memory for a file that is not a checkpoint.
  */
 const MAX_SECTION_BYTES: number = 16 << 20;
 

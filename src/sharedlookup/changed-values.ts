@@ -3,14 +3,15 @@ import { NumberList } from './number-list.ts';
 import type { SharedHeap } from './shared-memory.ts';
 
 /**
- * Changes identities in published leaves without copying the leaves ({@link CHANGED}). One writer uses it.
+ * Changes identities in published leaves without copying the leaves. Only one writer may use it. A *pair* is the
+ * position of a slot and its new identity, in the table of a batch ({@link CHANGED}).
  *
- *     batch n        the new identity is added to the table of n, and the slot is marked
- *     begin of n + 1 the new identity is written to the slot, which no valid lookup reads for n or n - 1
- *     begin of n + 2 the mark is deleted unless n + 1 has changed the slot again, and the table is emptied
+ *     batch n          the pair is added to the table of n, and the slot is marked
+ *     start of n + 1   the new identity is written to the slot. Lookups of n use the table; those of n - 1 are invalid
+ *     start of n + 2   the mark is deleted unless n + 1 has changed the slot again, and the table of n is emptied
  *
- * So a word that a valid lookup depends on never changes, and the order in which its reads reach the memory does not
- * matter.
+ * So no word changes on which the result of a valid lookup depends. The result is the same in whatever order the lookup
+ * reads the marks, tables and slots.
  */
 export class ChangedValues {
   readonly #heap: SharedHeap;
@@ -32,7 +33,7 @@ export class ChangedValues {
     heap.words[HEADER.changed] = tables;
   }
 
-  /** Starts a batch. Writes to leaves of the last two, so it must be called before their blocks become free. */
+  /** Starts a batch. Writes to leaves of the last two batches, so it must be called before their blocks become free. */
   begin(batch: number): void {
     const { words } = this.#heap;
     const [emptied, pairs] = [this.#pairsBefore, this.#pairs];

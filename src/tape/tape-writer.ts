@@ -9,7 +9,7 @@ const compress = promisify(gzip);
 
 /** Size of the text of one gzip member. */
 const MEMBER_BYTES = 1 << 20;
-/** Maximum number of bytes that wait for the disk. If more wait, the tape is cut. */
+/** Maximum number of bytes that wait for the disk. If more wait, lines are dropped until {@link TapeWriter.begin}. */
 const MAX_WAITING_BYTES = 32 * MEMBER_BYTES;
 /** The fastest level of compression: about 2 ns a byte. Higher levels save less than a byte per event. */
 const COMPRESSION_LEVEL = 1;
@@ -36,7 +36,7 @@ interface OutputPart {
   readonly name: string;
   bytes: number;
   sink: StateSink | undefined;
-  /** Size of its snapshot; undefined while it cannot be replayed without the earlier files. */
+  /** Size of the snapshot at its beginning; undefined until it is complete and the file can be replayed alone. */
   snapshotBytes: number | undefined;
 }
 
@@ -128,8 +128,8 @@ export class TapeWriter {
 
   /**
    * Returns a block with room for a line of at most `maxBytes` at {@link TapeWriter.used}, which the caller advances.
-   * Returns undefined if lines are dropped. `likelyBytes` is the probable size. A line that no reader accepts cuts the
-   * tape.
+   * Returns undefined if lines are dropped. `likelyBytes` is the probable size. If it exceeds {@link MAX_LINE_BYTES},
+   * no reader would accept the line: it and the following lines are dropped.
    */
   reserve(maxBytes: number, likelyBytes: number = maxBytes): Buffer | undefined {
     if (this.#isBroken) return undefined;
@@ -266,7 +266,7 @@ export class TapeWriter {
     if (this.partBytes > maxBytes) throw new Error('one snapshot of the state needs more than --tape-size');
   }
 
-  /** Closes the current file. Removes it if nothing was written, because no retry of a full disk may leave a file. */
+  /** Closes the current file. Removes it if nothing was written, so that retries on a full disk leave no files. */
   async #closePart(): Promise<void> {
     const part = this.#parts?.at(-1);
     const sink = part?.sink;

@@ -12,7 +12,7 @@ import { Facts, Panel } from '../parts/panel.tsx';
 import { PrefixPanel } from '../parts/prefix-panel.tsx';
 import { WhatIfItLeft } from '../parts/what-if.tsx';
 
-/** The addresses and pod CIDRs of a node. `host`: the address of its routes. */
+/** The addresses and pod CIDRs of a node. `host`: the next hop of its pod CIDRs. */
 function Addresses({ node, host }: { node: ExplainedNodeDocument; host: string | undefined }): VNode {
   return (
     <Panel title="Addresses and routes" className="half">

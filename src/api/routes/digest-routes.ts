@@ -232,7 +232,7 @@ class PlacePage<T> {
     while (this.#weight > this.#limit && this.#places.length > 1) this.#leaveOut(this.#places.pop() ?? 0);
   }
 
-  /** Removes the items of a place. They were all stored, because there were other places. */
+  /** Removes the items of a place. All were stored, because items are stored while several places are left. */
   #leaveOut(place: number): void {
     this.#weight -= this.#weights.get(place) ?? 0;
     this.#count -= this.#byPlace.get(place)?.length ?? 0;

@@ -160,7 +160,8 @@ async function readRecords(
   limit: number,
 ): Promise<{ readonly page: readonly HistoryRecord[]; readonly more: boolean }> {
   const records: HistoryRecord[] = [];
-  // A source that was not read to its end may have further records between older ones of another source.
+  // If a source was not read to its end, its unread records may be newer than some records of the other source, which
+  // are then left for the next page.
   let oldestComplete = 0;
   for (const slices of sources) oldestComplete = Math.max(oldestComplete, await collect(c, slices, records));
   records.sort((a, b) => b.sequence - a.sequence);
@@ -223,8 +224,8 @@ async function* whileConnected<T>(
 }
 
 /**
- * Adds records to a list until a page is full. Returns the sequence number of the last one then; 0 if all were added.
- * Throws `ProblemError` if the client disconnects.
+ * Adds records to a list until a page is full, and then returns the sequence number of the last one. Returns 0 if all
+ * records were added. Throws `ProblemError` if the client disconnects.
  */
 async function collect(c: Context, slices: RecordSlices, records: HistoryRecord[]): Promise<number> {
   let weight = 0;
@@ -237,7 +238,7 @@ async function collect(c: Context, slices: RecordSlices, records: HistoryRecord[
   return 0;
 }
 
-/** Returns the number of backends in a record, and one. */
+/** Returns the number of backends in a record plus one. */
 function weightOf(record: HistoryRecord): number {
   return record.kind === 'service' ? 1 + backendCount(record.before) + backendCount(record.after) : 1;
 }

@@ -1,8 +1,9 @@
 import type { IPCacheLayout } from './ipcache-map.ts';
 
 /**
- * Names of pins by layout. Under one name, a map of another layout could not be recognized, because two layouts have
- * the same sizes, with fields at different offsets. A bpf file system allows no dots in names.
+ * Names of pins by layout. With the same name for all layouts, a map of another layout could not be recognized, because
+ * two layouts have keys and values of the same sizes, with fields at different offsets. A bpf file system allows no
+ * dots in names.
  */
 export const IPCACHE_PINS: Readonly<Record<IPCacheLayout, string>> = {
   '1.18': 'ipcache-1_18',

@@ -49,7 +49,7 @@ export function checkPreamble(bytes: Uint8Array): void {
 }
 
 /**
- * Returns a frame, as `src/restore` writes them:
+ * Returns a frame. It has the format of a section of a checkpoint (`src/restore`):
  *
  *     length of the payload (32 bits) │ kind (8) │ payload │ CRC-32 of all three (32)
  */
@@ -75,7 +75,10 @@ export interface Frame {
   readonly end: number;
 }
 
-/** Returns the frame at a position, verified with `checksum`; undefined if torn. Throws {@link NewerVersionError}. */
+/**
+ * Returns the frame at a position, or undefined if it is incomplete or its checksum does not match. Without `checksum`,
+ * the checksum is not verified. Throws {@link NewerVersionError} if the kind is unknown.
+ */
 export function readFrame(bytes: Uint8Array, at: number, checksum: Checksum | undefined): Frame | undefined {
   if (at + FRAME_BYTES > bytes.length) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);

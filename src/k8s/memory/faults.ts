@@ -24,7 +24,7 @@ export interface ServedAnswer {
 
 /** A fault to inject. */
 export type ApiFault =
-  /** Sends this response instead: HTML, truncated JSON, a text with 429. */
+  /** Sends this response instead, such as HTML, truncated JSON, or a text with status 429. */
   | {
       readonly do: 'answer';
       readonly status: number;
@@ -42,10 +42,11 @@ export type ApiFault =
   /** Sends the response in chunks of this size. */
   | { readonly do: 'pieces'; readonly bytes: number };
 
-/** The requests that a fault applies to; default all. */
+/** The requests that a fault applies to. Default: the next request. */
 export interface FaultScope {
+  /** Default: all requests match. */
   readonly matches?: ((request: ServedRequest) => boolean) | undefined;
-  /** Default 1. */
+  /** Number of matching requests. Default: 1. */
   readonly times?: number | undefined;
 }
 

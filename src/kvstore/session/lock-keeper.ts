@@ -56,8 +56,8 @@ export class LockKeeper {
   /** Held locks, by path. */
   readonly #held = new Map<string, AbortController>();
   /**
-   * The contenders of this process by path, in order. A contender is the function that begins its turn. The function of
-   * the first one was called; further calls have no effect.
+   * The contenders of this process by path, in order. Each is represented by the function that begins its turn. That of
+   * the first contender was called; to call it again has no effect.
    */
   readonly #turns = new Map<string, KeyedQueue<() => void>>();
   /** The running deletes, by path. */
