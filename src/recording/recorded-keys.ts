@@ -5,10 +5,11 @@ import { constants, createGunzip } from 'node:zlib';
 import { messageOf } from '../base/failure.ts';
 import type { Rejection } from '../base/rejection.ts';
 import { bytesOfText, keyOfBytes } from '../kvstore/codec/bytes.ts';
-import { CLUSTER_CONFIG_PREFIX } from '../kvstore/codec/keys.ts';
+import { CLUSTER_CONFIG_PREFIX, COPIED_RESOURCES } from '../kvstore/codec/keys.ts';
 import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { unreadable } from '../process/input-error.ts';
 import { parseIfJson } from './json-slices.ts';
+import { TapedResources } from './taped-resources.ts';
 
 /** A key of a recorded mesh, in the kvstore of cluster `store`. */
 export interface RecordedKey {
@@ -103,6 +104,20 @@ const TAPE_EVENT = /^\{"seq":\d+,"ms":\d+,"ev":"([a-z]+)"/;
 /** The `ev` of the lines of a tape that delete a key. */
 const DELETES: ReadonlySet<string> = new Set(['delete', 'sweep']);
 
+/** The `ev` of the lines of a tape that show which resources are complete. */
+const LISTINGS: ReadonlySet<string> = new Set(['follow', 'listed']);
+
+/** Adds a line of {@link LISTINGS} to the resources of its cluster. */
+function readListing(json: unknown, resources: Map<string, TapedResources>): void {
+  const fields = Fields.of(json, reject, 'line');
+  const store = fields.text('store');
+  const from = fields.word('from', COPIED_RESOURCES) ?? fields.reject('from', '', 'is missing');
+  const ofStore = resources.get(store) ?? new TapedResources();
+  if (fields.text('ev') === 'follow') ofStore.follow(from, store, fields.text('prefix'));
+  else ofStore.complete(from);
+  resources.set(store, ofStore);
+}
+
 /** Maximum length of a line: half of that of a string. A response of etcdctl is one line. */
 const MAX_LINE_LENGTH = 1 << 28;
 
@@ -130,8 +145,9 @@ function textOf(path: string): Readable {
  * that are not UTF-8. The file is streamed, because it may be larger than the memory. A line may also be a whole
  * response of `etcdctl get --prefix cilium -w json`. If it contains exactly one cluster configuration, its keys belong
  * to that cluster, else to `local`. From a file of a tape (`.gz`), only the keys at its beginning are read: those
- * before the end of the initial sync or of the snapshot. Empty lines are ignored. An invalid line or key is passed to
- * `onReject` with `file:line`, and the next one is read. Throws {@link InputError} if the file cannot be read.
+ * before the end of the initial sync or of the snapshot, and then the canaries. Empty lines are ignored. An invalid
+ * line or key is passed to `onReject` with `file:line`, and the next one is read. Throws {@link InputError} if the file
+ * cannot be read.
  */
 export async function* readRecordedKeys(
   path: string,
@@ -139,18 +155,29 @@ export async function* readRecordedKeys(
   local: string,
 ): AsyncGenerator<RecordedKey, void, void> {
   const input = Readable.from(withLimitedLines(textOf(path)));
+  const resources = new Map<string, TapedResources>();
   let number = 0;
   try {
     for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
       number++;
       const text = number === 1 ? line.replace(/^\uFEFF/, '') : line;
       if (text.trim() === '') continue;
+      const at = `${path}:${number}`;
       const event = TAPE_EVENT.exec(text)?.[1];
-      if (event === 'complete' || event === 'whole') break; // only changes follow
+      if (event === 'complete' || event === 'whole') {
+        for (const [store, ofStore] of resources)
+          for (const key of ofStore.canaries(store)) yield { store, key, value: bytesOfText(''), at };
+        break; // only changes follow
+      }
+      if (event !== undefined && LISTINGS.has(event)) {
+        const read = decodeWith(at, () => readListing(jsonOf(text), resources));
+        if (!read.ok) onReject(read.rejection);
+        continue;
+      }
       const isConfig = event === 'config' && text.includes('"value'); // without a value, there is no configuration
       const isKey = event === undefined || DELETES.has(event) || isConfig;
       if (!isKey) continue;
-      for await (const parsed of parseLine(text, `${path}:${number}`, local)) {
+      for await (const parsed of parseLine(text, at, local)) {
         if (parsed.ok) yield parsed.value;
         else onReject(parsed.rejection);
       }

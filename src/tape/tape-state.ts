@@ -1,14 +1,9 @@
 import { CLUSTER_TYPES, typeMeta } from '../k8s/memory/resource-types.ts';
 import type { KubernetesObject } from '../k8s/resource.ts';
-import {
-  COPIED_RESOURCES,
-  type CopiedResource,
-  resourcePrefix,
-  SERVICE_RESOURCES,
-  syncedKey,
-} from '../kvstore/codec/keys.ts';
+import { type CopiedResource, SERVICE_RESOURCES } from '../kvstore/codec/keys.ts';
 import type { Manifest } from '../recording/manifests.ts';
 import type { RecordedKey } from '../recording/recorded-keys.ts';
+import { TapedResources } from '../recording/taped-resources.ts';
 import { bytesIn, type TapeLine, type TapeValue } from './tape-line.ts';
 
 const EMPTY: TapeValue = { value: '' };
@@ -16,10 +11,7 @@ const EMPTY: TapeValue = { value: '' };
 interface StoreState {
   config: readonly [key: string, value: TapeValue] | undefined;
   readonly keys: Map<CopiedResource, Map<string, TapeValue>>;
-  /** The followed prefix of each resource. */
-  readonly prefixes: Map<CopiedResource, string>;
-  /** The complete resources. */
-  readonly listed: Set<CopiedResource>;
+  readonly resources: TapedResources;
 }
 
 /**
@@ -51,17 +43,17 @@ export class TapeState {
         store.config = bytesIn(line) === undefined ? undefined : [line.key, line];
         return;
       case 'follow':
-        store.prefixes.set(line.from, line.prefix);
+        store.resources.follow(line.from, line.store, line.prefix);
         return;
       case 'listed':
-        store.listed.add(line.from);
+        store.resources.complete(line.from);
         return;
       case 'withdrawn':
         if (line.scope === 'everything') this.#stores.delete(line.store);
         else
           for (const resource of SERVICE_RESOURCES) {
             store.keys.delete(resource);
-            store.listed.delete(resource);
+            store.resources.withdraw(resource);
           }
         return;
       default:
@@ -69,9 +61,9 @@ export class TapeState {
     }
   }
 
-  /** Yields the keys of all kvstores, with a canary for each complete resource. */
+  /** Yields the keys of all kvstores, and the canaries ({@link TapedResources.canaries}). */
   async *keys(): AsyncGenerator<RecordedKey, void, void> {
-    for (const [store, { config, keys, prefixes, listed }] of this.#stores) {
+    for (const [store, { config, keys, resources }] of this.#stores) {
       const recorded = (key: string, value: TapeValue): RecordedKey => ({
         store,
         key,
@@ -80,13 +72,7 @@ export class TapeState {
       });
       if (config !== undefined) yield recorded(...config);
       for (const values of keys.values()) for (const [key, value] of values) yield recorded(key, value);
-      for (const resource of COPIED_RESOURCES) {
-        // A resource that was followed and is not complete gets no canary. One that was not followed gets a canary, so
-        // that no reader waits for it.
-        if (prefixes.has(resource) && !listed.has(resource)) continue;
-        const isCache = prefixes.get(resource) === resourcePrefix(resource, store, 'cache');
-        yield recorded(syncedKey(store, resource, isCache ? 'cache' : 'state'), EMPTY);
-      }
+      for (const canary of resources.canaries(store)) yield recorded(canary, EMPTY);
     }
   }
 
@@ -106,8 +92,7 @@ export class TapeState {
     const store: StoreState = this.#stores.get(name) ?? {
       config: undefined,
       keys: new Map(),
-      prefixes: new Map(),
-      listed: new Set(),
+      resources: new TapedResources(),
     };
     this.#stores.set(name, store);
     return store;

@@ -2,19 +2,14 @@ import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { textOfBytes } from '../../src/kvstore/codec/bytes.ts';
+import { resourcePrefix } from '../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MAX_WRITES } from '../../src/kvstore/session/backend.ts';
 import type { RecordedKey } from '../../src/recording/recorded-keys.ts';
 import { RecordedMesh } from '../../src/recording/recorded-mesh.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 
-interface Line {
-  readonly store: string;
-  readonly key: string;
-  readonly value: string;
-}
-
-async function load(lines: readonly Line[]): Promise<RecordedMesh> {
+async function load(lines: readonly object[]): Promise<RecordedMesh> {
   const text = lines.map((line) => JSON.stringify(line)).join('\n');
   const path = join(temporaryFolder({ 'mesh.jsonl': text }), 'mesh.jsonl');
   const mesh = new RecordedMesh(systemClock, Math.random);
@@ -145,6 +140,43 @@ describe('a recorded mesh', () => {
         ...Object.fromEntries(others.map((key) => [key, ''])),
       });
       expect(Object.keys(await content(mesh, 'a'))).toHaveLength(1 + canaries.length);
+      await mesh.close();
+    },
+  );
+
+  it.each(['state', 'cache'] as const)(
+    'has canaries of a tape below %s, except of lists that were not complete (regression: each was reported as missing)',
+    async (layout) => {
+      const capabilities = {
+        syncedCanaries: true,
+        ...(layout === 'cache' ? { cached: true } : {}),
+        endpointSlicesExportMode: 'services-and-endpointslices', // of which the agent followed only services
+      };
+      const config = {
+        ev: 'config',
+        store: 'a',
+        key: 'cilium/cluster-config/a',
+        value: JSON.stringify({ id: 1, capabilities }),
+      };
+      const followed = ['nodes', 'services', 'identities', 'ip'] as const;
+      const entries = [
+        config,
+        { store: 'a', from: 'ip', key: ip(1), rev: 7, value: 'x' },
+        ...followed.map((from) => ({
+          ev: 'follow',
+          store: 'a',
+          from,
+          prefix: resourcePrefix(from, 'a', layout),
+          keeps: false,
+        })),
+        ...['nodes', 'services', 'ip'].map((from) => ({ ev: 'listed', store: 'a', from })),
+        { ev: 'complete' },
+        { ev: 'listed', store: 'a', from: 'identities' },
+      ];
+      const mesh = await load(entries.map((entry, i) => ({ seq: i + 1, ms: 0, ...entry })));
+      const reported: string[] = [];
+      await mesh.complete(({ reason, value }) => reported.push(`${reason} ${value}`));
+      expect(reported).toEqual([`missing-canary "cilium/synced/a/cilium/${layout}/identities/v1"`]);
       await mesh.close();
     },
   );
