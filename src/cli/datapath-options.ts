@@ -46,7 +46,7 @@ function parseCIDRs(text: string, previous: readonly string[] = []): readonly st
   const cidrs = text.split(',').map((word) => {
     const cidr = canonicalCIDR(word.trim());
     if (cidr !== undefined) return cidr;
-    throw new InvalidArgumentError(`It must be one or more CIDRs, separated by commas: '${word}'.`);
+    throw new InvalidArgumentError(`'${word}' is not a CIDR.`);
   });
   return [...previous, ...cidrs];
 }

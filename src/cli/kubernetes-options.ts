@@ -35,14 +35,12 @@ export interface OtherSources {
   readonly mesh: boolean;
 }
 
-/** Parses some of {@link KUBERNETES_PARTS}, `services,nodes`, and appends them to the previous ones. */
+/** Parses parts separated by commas, such as `services,nodes`, and appends them to the previous ones. */
 function parseParts(text: string, previous: readonly KubernetesPart[] = []): readonly KubernetesPart[] {
   const parts = text.split(',').map((word) => {
     const part = KUBERNETES_PARTS.find((name) => name === word);
     if (part !== undefined) return part;
-    throw new InvalidArgumentError(
-      `It must be one or more of ${KUBERNETES_PARTS.join(', ')}, separated by commas: '${word}'.`,
-    );
+    throw new InvalidArgumentError(`'${word}' is not one of ${KUBERNETES_PARTS.join(', ')}.`);
   });
   return [...previous, ...parts];
 }

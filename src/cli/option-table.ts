@@ -99,7 +99,7 @@ function parseKvstoreOpt(text: string, previous: RateLimitOptions = {}): RateLim
     const [name = '', value = ''] = item.split(/=(.*)/s);
     const option = KVSTORE_OPTS.get(name);
     const names = [...KVSTORE_OPTS.keys()].join(', ');
-    if (option === undefined) throw new InvalidArgumentError(`It must be one of ${names}: '${name}'.`);
+    if (option === undefined) throw new InvalidArgumentError(`'${name}' is not one of ${names}.`);
     if (!/^[1-9]\d{0,8}$/.test(value))
       throw new InvalidArgumentError(`${name} must be a number from 1 to 999999999: '${value}'.`);
     options[option] = Number(value);

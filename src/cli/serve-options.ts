@@ -34,7 +34,7 @@ function parseListen(text: string): ApiAddress {
   throw new InvalidArgumentError('It must be a port or address:port, such as 127.0.0.1:8080 or [::1]:8080.');
 }
 
-/** Parses the address of a recorded state. It is served without credentials, so only to this machine. */
+/** Parses the address at which a recorded state is served: without credentials, so only to this machine. */
 export function parseServe(text: string): ApiAddress {
   const address = parseListen(text);
   if (/^(localhost|::1|127(\.\d+){3})$/i.test(address.host)) return address;
@@ -89,7 +89,7 @@ export function addStateOptions(command: Command): Command {
     .addOption(
       new Option(
         '--history-memory <size>',
-        'memory for the history, which --at and dpcache history query, such as 64MiB; off: record no history',
+        'memory for the history that --at and dpcache history read, such as 64MiB; off: record no history',
       )
         .argParser(parseSize)
         .default(16 << 20, '16MiB'),

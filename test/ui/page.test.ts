@@ -62,7 +62,7 @@ describe('the page of an agent that requires a token', () => {
       await Promise.all([page.waitForEvent('load'), page.click('main button[type=submit]')]);
     };
     await show('another');
-    await page.waitForSelector('text=rejected this token');
+    await page.waitForSelector('text=rejected the token');
     await show('a token');
     await page.waitForSelector('output.live');
     await page.waitForSelector('text=node-1');
@@ -325,7 +325,7 @@ describe('the page', () => {
     expect(await panel.innerText()).not.toContain('kernel');
     const value = 'identity 1234 via 192.168.0.1';
     for (const [kernel, expected] of [
-      [{ kernel: value, cache: value }, `kernel ${value} as the cache`],
+      [{ kernel: value, cache: value }, `kernel ${value} same as the cache`],
       [{ cache: value }, `kernel no entry differs the cache has: ${value}`],
       [{ failure: 'bpf(MAP_LOOKUP_ELEM): EPERM' }, 'kernel bpf(MAP_LOOKUP_ELEM): EPERM'],
     ] as const) {

@@ -2,7 +2,7 @@ import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
 import { noteDate } from './clock.ts';
 
-/** Key of the token in the storage of the tab. The token is never in an address or on a disk. */
+/** Key of the token in the storage of the tab. The token is never in a URL or on a disk. */
 const KEY = 'dpcache-token';
 
 /** Returns the token; null if there is none, or if the browser forbids the storage. */
@@ -17,7 +17,7 @@ function storedToken(): string | null {
 let isNeeded = false;
 let onNeeded = (): void => {};
 
-/** Returns true if the agent requires a token and none is set. */
+/** Returns true if the agent has refused a request because the token is missing or wrong. */
 export function isTokenNeeded(): boolean {
   return isNeeded;
 }
@@ -77,7 +77,7 @@ export function TokenForm(): VNode {
         )}
         <form onSubmit={submit}>
           <p class="soft">
-            {isWrong ? 'The agent rejected this token.' : 'The agent requires a bearer token.'} It is the
+            {isWrong ? 'The agent rejected the token.' : 'The agent requires a bearer token.'} Enter the
             content of the file of <code>--listen-token</code>. The page keeps it until the tab is closed.
           </p>
           <div class="filters">

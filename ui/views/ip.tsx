@@ -137,7 +137,7 @@ function KernelText({ entry }: { entry: NonNullable<ExplanationDocument['kernel'
   if (kernel === cache)
     return (
       <>
-        {kernel} <Mark tone="good">as the cache</Mark>
+        {kernel} <Mark tone="good">same as the cache</Mark>
       </>
     );
   return (

@@ -84,7 +84,10 @@ export function limitBodies(): MiddlewareHandler<ApiEnv> {
         value: encoding,
       });
     if (c.req.header('transfer-encoding') !== undefined)
-      throw new ProblemError('length-required', 'The body has no Content-Length: send it, and no chunks.');
+      throw new ProblemError(
+        'length-required',
+        'The body must have a Content-Length and must not be chunked.',
+      );
     if (Number(c.req.header('content-length') ?? 0) > MAX_BODY_BYTES)
       throw new ProblemError('body-too-large', `The body is larger than ${MAX_BODY_BYTES} bytes.`);
     return limitRequests(c, async () => {

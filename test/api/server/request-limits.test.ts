@@ -163,7 +163,7 @@ describe('a request body', () => {
     expect([answer.status, bytesRead()]).toEqual([411, 0]);
     expect(await answer.json()).toMatchObject({
       type: 'urn:dpcache:problem:length-required',
-      detail: 'The body has no Content-Length: send it, and no chunks.',
+      detail: 'The body must have a Content-Length and must not be chunked.',
     });
   });
 

@@ -226,7 +226,7 @@ describe('dpcache config check', () => {
     ['datapath-capacity: 5', 'a.yaml: --datapath-capacity requires --datapath linux\n'],
     [
       'datapath-remote-cidrs: 10.0.0.0/33',
-      'a.yaml: datapath-remote-cidrs: "10.0.0.0/33": It must be one or more CIDRs, separated by commas: \'10.0.0.0/33\'.\n',
+      'a.yaml: datapath-remote-cidrs: "10.0.0.0/33": \'10.0.0.0/33\' is not a CIDR.\n',
     ],
     ['datapath-pins: here', 'a.yaml: datapath-pins: "here": It must be an absolute path.\n'],
     [

@@ -50,7 +50,7 @@ const LIMITS: readonly Limit[] = [
     `${'a'.repeat(64)} -a a. a/b a,b= https://proxy/x`,
     'the value of a label',
   ],
-  [`${AGENT} --k8s-watch`, 'services,nodes policies', 'services,pods , Services', 'one or more of services'],
+  [`${AGENT} --k8s-watch`, 'services,nodes policies', 'services,pods , Services', 'is not one of services'],
   [
     `${AGENT} --clustermesh-config /m --kvstore-opt`,
     'etcd.qps=1 etcd.qps=999999999',
