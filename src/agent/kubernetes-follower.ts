@@ -191,8 +191,8 @@ export class KubernetesFollower {
   }
 
   /**
-   * The API server and its initial lists for a {@link ClusterReport}. The server has a problem while changes of a
-   * listed kind are not received. A kind that is forbidden since the start does not hide this.
+   * The API server and its initial lists for a {@link ClusterReport}. The server has a problem while changes of a kind
+   * that was listed are not received, also if another kind was never listed because it is forbidden.
    */
   get reported(): ReportedClusters {
     const names = [API_SERVER, INITIAL_LISTS];
@@ -356,8 +356,8 @@ export class KubernetesFollower {
       const isEmpty = Object.values(resources).every(({ keys }) => keys === 0);
       if (this.#options.kvstore === 'memory' && isEmpty) return;
       for (const resource of HANDOVER_RESOURCES) {
-        if (!connected) feed.kvstore(resource, 'lost');
-        else if (ready && resources[resource]?.synced === true) feed.kvstore(resource, 'complete');
+        if (!connected) feed.reportKvstore(resource, 'lost');
+        else if (ready && resources[resource]?.synced === true) feed.reportKvstore(resource, 'complete');
       }
     };
     report();

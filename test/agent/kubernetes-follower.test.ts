@@ -113,7 +113,7 @@ describe('a follower of Kubernetes beside a kvstore', () => {
 
   it('reports which resources of the kvstore are complete or lost, at the start and after each change', async () => {
     const reports: string[] = [];
-    vi.spyOn(Feed.prototype, 'kvstore').mockImplementation((resource, state) => {
+    vi.spyOn(Feed.prototype, 'reportKvstore').mockImplementation((resource, state) => {
       reports.push(`${resource} ${state}`);
     });
     const { own, start } = follow();
@@ -128,7 +128,7 @@ describe('a follower of Kubernetes beside a kvstore', () => {
   });
 
   it('does not report an empty kvstore in memory', async () => {
-    const report = vi.spyOn(Feed.prototype, 'kvstore').mockReturnValue();
+    const report = vi.spyOn(Feed.prototype, 'reportKvstore').mockReturnValue();
     const { own, start } = follow(
       {},
       { kvstore: 'memory' },
@@ -141,7 +141,7 @@ describe('a follower of Kubernetes beside a kvstore', () => {
   });
 
   it('reports an empty etcd', async () => {
-    const report = vi.spyOn(Feed.prototype, 'kvstore').mockReturnValue();
+    const report = vi.spyOn(Feed.prototype, 'reportKvstore').mockReturnValue();
     const { start } = follow({}, {}, Object.assign(new FakeLocalCluster(), { keys: 0 }));
     await start();
     expect(report).toHaveBeenCalled();

@@ -278,7 +278,7 @@ export class KubernetesFeed implements AsyncDisposable {
    * Reports that the kvstore has delivered a resource completely, or that the kvstore was lost (KUBERNETES 52). The
    * feed follows the resource until it is complete in the kvstore, and again after the kvstore was lost.
    */
-  kvstore(resource: HandoverResource, event: 'complete' | 'lost'): void {
+  reportKvstore(resource: HandoverResource, event: 'complete' | 'lost'): void {
     if (!this.#ended.signal.aborted) this.#applyHandover(resource, event);
   }
 

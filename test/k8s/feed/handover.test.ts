@@ -50,7 +50,7 @@ describe('beside a kvstore', () => {
     kvstoreSays(world, 1001); // it is still listing
     expect(world.at('10.1.0.11')).toBeDefined();
     const gaps = watchGaps(world);
-    world.feed.kvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'complete');
     expect(world.ipcache.explain(IP)?.claims.map(({ source }) => source)).toEqual(['kvstore']);
     expect(world.at('10.1.0.11')).toBeUndefined();
     expect(gaps).toEqual(['10.1.0.11/32']);
@@ -66,9 +66,9 @@ describe('beside a kvstore', () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
     kvstoreSays(world, 1001);
-    world.feed.kvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'complete');
     const gaps = watchGaps(world);
-    world.feed.kvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'lost');
     world.cluster.settle();
     expect(world.ipcache.explain(IP)?.claims.map(({ source }) => source)).toEqual([
       'kvstore',
@@ -79,15 +79,15 @@ describe('beside a kvstore', () => {
     expect(world.at('10.1.0.12')).toBeDefined();
     expect(gaps).toEqual([]); // the kvstore's claim is kept
     world.ipcache.delete(IP, { source: 'kvstore' }); // the kvstore is connected again, and lists
-    world.feed.kvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'complete');
     expect([...world.ipcache.entries()]).toEqual([]);
   });
 
   it('a kvstore that is lost after the stop starts no reflector', async () => {
     const world = await new FeedWorld().started();
-    world.feed.kvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'complete');
     await world.feed.stop();
-    world.feed.kvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'lost');
     world.cluster.settle();
     await world.clock.advance(60_000);
     expect(world.cluster.following).toEqual([]);
@@ -106,12 +106,12 @@ describe('beside a kvstore', () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumnodes', ciliumNode('n2'));
     world.cluster.put('ciliumidentities', { metadata: { name: '1001' }, 'security-labels': { 'k8s:a': '' } });
-    world.feed.kvstore('nodes', 'complete');
+    world.feed.reportKvstore('nodes', 'complete');
     expect([world.nodes.size, world.feed.identities.size]).toEqual([0, 1]);
-    world.feed.kvstore('identities', 'complete');
+    world.feed.reportKvstore('identities', 'complete');
     expect(world.feed.identities.size).toBe(0);
     const crd = await new FeedWorld({ identities: 'crd' }).started();
-    crd.feed.kvstore('identities', 'complete');
+    crd.feed.reportKvstore('identities', 'complete');
     expect(crd.cluster.following).toContain('ciliumidentities');
     expect(crd.feed.status().handover.identities).toBe('resting');
   });
@@ -120,11 +120,11 @@ describe('beside a kvstore', () => {
     const world = await new FeedWorld({ endpoints: 'pods' }).started();
     world.cluster.put('pods', pod('far', { nodeName: 'n2' }));
     kvstoreSays(world, 1001);
-    world.feed.kvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'complete');
     expect(world.cluster.following).toContain('pods spec.nodeName=n1');
     world.cluster.settle();
     expect(world.ipcache.explain(IP)?.claims.map(({ source }) => source)).toEqual(['kvstore']);
-    world.feed.kvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'lost');
     expect(world.cluster.following).toContain('pods');
   });
 
@@ -132,21 +132,21 @@ describe('beside a kvstore', () => {
     const world = await new FeedWorld({ random: () => 0.5 }).started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
     kvstoreSays(world, 1001);
-    world.feed.kvstore('ip', 'complete');
-    world.feed.kvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'lost');
     expect(world.cluster.following).not.toContain('ciliumendpoints');
     expect(world.feed.blockers()).toEqual(['Kubernetes: ciliumendpoints are not complete (listing)']);
-    world.feed.kvstore('ip', 'complete'); // the kvstore is connected again before any request
+    world.feed.reportKvstore('ip', 'complete'); // the kvstore is connected again before any request
     world.clock.advance(60_000);
     expect(world.cluster.following).not.toContain('ciliumendpoints');
     expect([world.feed.status().handover.ip, world.feed.synced]).toEqual(['resting', true]);
-    world.feed.kvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'lost');
     world.clock.advance(14_999);
     expect(world.cluster.following).not.toContain('ciliumendpoints');
     world.clock.advance(1);
     expect(world.cluster.following).toContain('ciliumendpoints');
-    world.feed.kvstore('ip', 'complete');
-    world.feed.kvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'lost');
     await world.feed.stop();
     expect(world.clock.pending).toBe(0);
   });
@@ -157,8 +157,8 @@ describe('beside a kvstore', () => {
 
   it('pods of all nodes are also requested after a random time (K 12, 52)', async () => {
     const world = await new FeedWorld({ endpoints: 'pods', random: () => 0.5 }).started();
-    world.feed.kvstore('ip', 'complete');
-    world.feed.kvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'lost');
     expect(world.cluster.following).not.toContain('pods');
     world.clock.advance(15_000);
     expect(world.cluster.following).toContain('pods');
@@ -166,10 +166,10 @@ describe('beside a kvstore', () => {
 
   it('a kvstore that is complete before the start leaves nothing to follow', async () => {
     const world = new FeedWorld();
-    world.feed.kvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'complete');
     await world.started();
     expect(world.cluster.following).not.toContain('ciliumendpoints');
-    world.feed.kvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'lost');
     expect(world.cluster.following).toContain('ciliumendpoints');
   });
 
@@ -197,10 +197,10 @@ describe('beside a kvstore', () => {
   it('a withdrawal that was started twice ends when nothing is left, not before', async () => {
     const { world, turn } = await slowWorld();
     const left = (): number => [...world.ipcache.entries()].length;
-    world.feed.kvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'complete');
     await turn();
-    world.feed.kvstore('ip', 'lost');
-    world.feed.kvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'complete');
     const states = new Set<string>();
     for (let n = 0; left() > 0 && n < 100; n++) {
       states.add(world.feed.status().handover.ip);
@@ -213,12 +213,12 @@ describe('beside a kvstore', () => {
 
   it('a kvstore that is lost during the withdrawal: no existing entry is lost (K 52)', async () => {
     const { world, turn } = await slowWorld();
-    world.feed.kvstore('ip', 'complete');
+    world.feed.reportKvstore('ip', 'complete');
     await turn();
     const left = [...world.ipcache.entries()].length;
     expect(left).toBeGreaterThan(0);
     expect(left).toBeLessThan(1_000);
-    world.feed.kvstore('ip', 'lost');
+    world.feed.reportKvstore('ip', 'lost');
     world.cluster.delete('ciliumendpoints', 'p999', 'shop');
     world.cluster.settle();
     for (let n = 0; n < 100; n++) await turn();

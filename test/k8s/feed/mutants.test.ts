@@ -140,9 +140,9 @@ const leavesItsClaims = (options: WorldOptions): FeedWorld => {
     batch: (write) => cache.batch(write),
   };
   class Leaving extends KubernetesFeed {
-    override kvstore(...args: Parameters<KubernetesFeed['kvstore']>): void {
+    override reportKvstore(...args: Parameters<KubernetesFeed['reportKvstore']>): void {
       isIgnoring = true;
-      super.kvstore(...args);
+      super.reportKvstore(...args);
       isIgnoring = false;
     }
   }
@@ -151,14 +151,14 @@ const leavesItsClaims = (options: WorldOptions): FeedWorld => {
 
 /** Stops for the kvstore and does not start again (K 52). */
 class NeverBack extends KubernetesFeed {
-  override kvstore(...args: Parameters<KubernetesFeed['kvstore']>): void {
-    if (args[1] === 'complete') super.kvstore(...args);
+  override reportKvstore(...args: Parameters<KubernetesFeed['reportKvstore']>): void {
+    if (args[1] === 'complete') super.reportKvstore(...args);
   }
 }
 
 /** Continues beside the kvstore (K 52). */
 class NeverStops extends KubernetesFeed {
-  override kvstore(): void {
+  override reportKvstore(): void {
     // reports nothing
   }
 }

@@ -218,12 +218,12 @@ class Stage {
       if (!this.kvstore.has(key)) ipcache.delete(key, { source: 'kvstore' });
     this.seen = new Map();
     for (const [key, value] of this.kvstore) this.#claim(key, value);
-    for (const resource of HANDOVER_RESOURCES) feed.kvstore(resource, 'complete');
+    for (const resource of HANDOVER_RESOURCES) feed.reportKvstore(resource, 'complete');
   }
 
   lose(): void {
     this.connected = false;
-    for (const resource of HANDOVER_RESOURCES) this.world.feed.kvstore(resource, 'lost');
+    for (const resource of HANDOVER_RESOURCES) this.world.feed.reportKvstore(resource, 'lost');
   }
 
   #claim(key: string, value: number): void {

@@ -225,9 +225,9 @@ export function K52_noGapBesideAKvstore(make: (options: WorldOptions) => FeedWor
   const gone = deletions(ipcache);
   const kvstore = (ip: string): unknown => ipcache.upsert(ip, { source: 'kvstore', identity: 1001 });
   for (const ip of IPS.slice(0, 2)) kvstore(ip); // it is listing
-  feed.kvstore('ip', 'complete');
+  feed.reportKvstore('ip', 'complete');
   expect(gone.splice(0)).toEqual(['10.1.0.3/32']);
-  feed.kvstore('ip', 'lost');
+  feed.reportKvstore('ip', 'lost');
   cluster.settle();
   cluster.delete('ciliumendpoints', 'p0', 'shop');
   expect(gone).toEqual([]); // it is back with the list, and p0 still belongs to the kvstore
@@ -235,6 +235,6 @@ export function K52_noGapBesideAKvstore(make: (options: WorldOptions) => FeedWor
   ipcache.delete('10.1.0.2', { source: 'kvstore' });
   expect(ipcache.get('10.1.0.2')?.source).toBe('custom-resource');
   kvstore('10.1.0.2');
-  feed.kvstore('ip', 'complete');
+  feed.reportKvstore('ip', 'complete');
   expect([...ipcache.entries()].map(({ key, source }) => `${key} ${source}`)).toEqual(['10.1.0.2 kvstore']);
 }
