@@ -42,10 +42,10 @@ const PROGRAM = /^(?:kubectl-exec-.*----)?cilium(?:-dbg)?-(.*)$/;
  * name is the command line with `/` and blanks replaced by `-`.
  */
 export function outputKind(file: string): OutputKind | undefined {
-  const command = file.replace(/\.(md|json|txt)$/, '');
-  if (command === 'hostname') return 'hostname';
-  const programName = PROGRAM.exec(command)?.[1];
-  return programName === undefined ? undefined : COMMANDS.find(([pattern]) => pattern.test(programName))?.[1];
+  const commandLine = file.replace(/\.(md|json|txt)$/, '');
+  if (commandLine === 'hostname') return 'hostname';
+  const command = PROGRAM.exec(commandLine)?.[1];
+  return command === undefined ? undefined : COMMANDS.find(([pattern]) => pattern.test(command))?.[1];
 }
 
 /** The beginning of the line with the error of a command. */

@@ -93,7 +93,7 @@ export function addKubernetesOptions(command: Command): Command {
     .option('--k8s-encrypt-key <number>', 'encryption key of the pods of the local node', parseEncryptKey);
 }
 
-/** Returns true if the flags name a Kubernetes API server. */
+/** Returns true if the flags require Kubernetes: `--k8s on`, a kubeconfig, or objects to load. */
 export function namesKubernetes({ k8s, kubeconfig, k8sLoad = [] }: KubernetesFlags): boolean {
   return k8s === 'on' || (k8s === 'auto' && (kubeconfig !== undefined || k8sLoad.length > 0));
 }
@@ -115,10 +115,10 @@ export function kubernetesOptions(
   flags: KubernetesFlags,
   others: OtherSources,
 ): KubernetesOptions | undefined {
-  const ifInCluster = flags.k8s === 'auto' && !others.manifests && !others.mesh;
-  if (!namesKubernetes(flags) && !ifInCluster) return undefined;
+  const isNamed = namesKubernetes(flags);
+  if (!isNamed && (flags.k8s === 'off' || others.manifests || others.mesh)) return undefined;
   return {
-    ifInCluster: !namesKubernetes(flags),
+    ifInCluster: !isNamed,
     kubeconfig: flags.kubeconfig,
     context: flags.context,
     load: flags.k8sLoad ?? [],

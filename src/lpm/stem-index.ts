@@ -173,10 +173,11 @@ class IPv6Stems implements FamilyStems {
     const guide = this.#guides.get(this.#stem(address, GUIDED * STRIDE)) & GUIDED_MASK;
     for (let level = Math.max(0, (below - 2) >> 3); level >= 0; level--) {
       if (level >= GUIDED ? (guide & (1 << (level - GUIDED))) === 0 : this.#prefixes[level] === 0) continue;
-      const stem = level * STRIDE;
-      const set = this.#setOf.get(this.#stem(address, stem));
-      const bits = this.#sets.longest(set, baseIndex(address, stem, Math.min(STRIDE, below - 1 - stem)));
-      if (bits >= 0) return stem + bits;
+      const stemLength = level * STRIDE;
+      const set = this.#setOf.get(this.#stem(address, stemLength));
+      const maxBits = Math.min(STRIDE, below - 1 - stemLength);
+      const bits = this.#sets.longest(set, baseIndex(address, stemLength, maxBits));
+      if (bits >= 0) return stemLength + bits;
     }
     return -1;
   }

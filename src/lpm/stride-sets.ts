@@ -1,7 +1,7 @@
 import { Int32Rows } from '../columns/int32-rows.ts';
 import { type AddressWords, wordAt } from '../net/address-words.ts';
 
-/** Maximum number of bits by which a prefix in a set is longer than its stem. */
+/** Maximum number of bits by which a prefix in a set is longer than its stem: the first bits, which all of them share. */
 export const STRIDE = 8;
 
 /** Sets from this number on are rows of bits. */
@@ -10,10 +10,10 @@ const ROW_WORDS: number = FIRST_ROW / 32;
 
 /**
  * Returns the base index of a prefix in the set of its stem: the `bits` (0 to 8) bits after the stem, with a
- * leading one (the numbering of ART). `stem` is a multiple of 8.
+ * leading one (the numbering of ART). `stemLength` is a multiple of 8.
  */
-export function baseIndex(words: Readonly<AddressWords>, stem: number, bits: number): number {
-  const octet = (wordAt(words, stem >>> 5) >>> (24 - (stem & 31))) & 255;
+export function baseIndex(words: Readonly<AddressWords>, stemLength: number, bits: number): number {
+  const octet = (wordAt(words, stemLength >>> 5) >>> (24 - (stemLength & 31))) & 255;
   return ((1 << STRIDE) | octet) >>> (STRIDE - bits);
 }
 
@@ -21,7 +21,7 @@ export function baseIndex(words: Readonly<AddressWords>, stem: number, bits: num
  * Sets of prefixes with the same stem, at most eight bits longer. A prefix is identified by its
  * {@link baseIndex}. Half of a base index is the base index of the prefix that is one bit shorter:
  *
- *     10.1/16   1        10.1.128/17   3 = 11        10.1.128/18   6 = 110        10.1.2/24   258 = 1 0000 0010
+ *     10.1/16   0b1      10.1.128/17   0b11      10.1.128/18   0b110      10.1.2/24   0b1_0000_0010
  *
  * The owner stores a set as a number. 0 is the empty set. A base index is the set of only this prefix. A
  * larger number is a row of bits, one cache line. Most sets of a sparse table need no row.

@@ -62,9 +62,10 @@ export class RejectionReport {
     this.#periods.clear();
   }
 
-  #report({ reason, message, ...rejection }: Rejection): void {
+  #report(rejection: Rejection): void {
+    const { reason, message } = rejection;
     const level = this.#countInPeriod(reason) <= MAX_WARNINGS ? 'warn' : 'debug';
-    this.#log[level]({ rejection: { reason, message, ...rejection } }, `rejected (${reason}) ${message}`);
+    this.#log[level]({ rejection }, `rejected (${reason}) ${message}`);
     if (level === 'debug') this.#timer ??= this.#clock.after(PERIOD_MS, () => this.flush());
   }
 

@@ -217,7 +217,7 @@ export function IP({ name }: { name: string }): VNode {
     useVersion('ip'),
   );
   const service = document && serviceOf(document);
-  const covering =
+  const isCovered =
     document !== undefined &&
     document.claims.length > 0 &&
     !name.includes('/') &&
@@ -232,7 +232,7 @@ export function IP({ name }: { name: string }): VNode {
         {name}
       </Title>
       <Certainty past={document?.past} />
-      {covering && (
+      {isCovered && (
         <p class="soft">
           No entry of its own. The longest prefix that contains it is <PrefixLink prefix={document.prefix} />.
         </p>

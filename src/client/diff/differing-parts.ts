@@ -27,7 +27,10 @@ export interface DifferingPart {
   readonly notCompared: number;
 }
 
-/** A part of the digest of groups compared as one. */
+/**
+ * A part of the digest of groups that are compared as one group: a confirmed group, and the restored group of the same
+ * claims.
+ */
 interface ComparedGroup extends Omit<GroupDigestDocument, 'writer' | 'claims'> {
   readonly claims?: readonly ComparedClaim[];
 }
@@ -36,17 +39,17 @@ interface ComparedGroup extends Omit<GroupDigestDocument, 'writer' | 'claims'> {
 type BothParts = readonly [a: ComparedGroup, b: ComparedGroup];
 
 /**
- * Yields the differences of groups compared as one. An agent has about `claims` claims in them. Sends one
- * request to each agent at a time.
+ * Yields the differences of `groups`, which are compared as one group. An agent has about `claims` claims in them.
+ * Sends one request to each agent at a time.
  */
 export async function* differingParts(
   askA: Ask,
   askB: Ask,
-  writers: readonly string[],
+  groups: readonly string[],
   claims: number,
 ): AsyncGenerator<DifferingPart, void, void> {
   const readBoth = async (query: string): Promise<BothParts> =>
-    Promise.all([groupOf(askA, writers, query), groupOf(askB, writers, query)]);
+    Promise.all([groupOf(askA, groups, query), groupOf(askB, groups, query)]);
   const places = await unequalPlaces(readBoth);
   const perRequest = Math.max(1, Math.floor((CLAIMS_PER_REQUEST * PLACES) / Math.max(claims, 1)));
   for (let at = 0; at < places.length; ) {
@@ -137,12 +140,12 @@ function pairsOf<T extends { readonly key: string }>(
 }
 
 /** Returns a part of the digest of some groups; an empty one if the agent has none of them. */
-async function groupOf(ask: Ask, writers: readonly string[], query: string): Promise<ComparedGroup> {
+async function groupOf(ask: Ask, groups: readonly string[], query: string): Promise<ComparedGroup> {
   let all: ComparedGroup = { buckets: [], places: {}, claims: [], documents: [] };
-  for (const writer of writers)
+  for (const group of groups)
     try {
-      const answer = await ask(`/v1/digest/${encodeURIComponent(writer)}${query}`);
-      all = joined(all, answer as GroupDigestDocument, writer.startsWith('restored'));
+      const answer = await ask(`/v1/digest/${encodeURIComponent(group)}${query}`);
+      all = joined(all, answer as GroupDigestDocument, group.startsWith('restored'));
     } catch (error) {
       if (!(error instanceof AgentError) || error.problem?.status !== 404) throw error;
     }

@@ -12,7 +12,7 @@ import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
 
 export interface SliceDutyContext extends DutyContext {
   readonly kubernetes: ResourceSource;
-  /** The writer of all duties for objects of remote clusters: {@link objectWriter}. */
+  /** An {@link objectWriter}, shared by all duties that write objects of remote clusters. */
   readonly writer: ObjectWriter;
   /** Time to gather changes. Default 500 ms. */
   readonly batchMs?: number | undefined;
@@ -36,14 +36,14 @@ function sliceWriter(source: SliceSource, managedBy: string, context: SliceDutyC
 export function endpointSliceSync(
   context: SliceDutyContext & Pick<RemoteSlicesOptions, 'clusters' | 'endpointsPerSlice'>,
 ): Duty {
-  const source = new RemoteSlices({ ...context, source: context.kubernetes });
-  return sliceWriter(source, MESH_CONTROLLER, context);
+  const remoteSlices = new RemoteSlices({ ...context, source: context.kubernetes });
+  return sliceWriter(remoteSlices, MESH_CONTROLLER, context);
 }
 
 /** Returns the duty that copies the EndpointSlices of exported Services to their derived Services (`--mcs-api`). */
 export function exportedSliceCopies(
   context: SliceDutyContext & Pick<ExportedSlicesOptions, 'clusterName' | 'objects'>,
 ): Duty {
-  const source = new ExportedSlices({ ...context, source: context.kubernetes });
-  return sliceWriter(source, MCS_CONTROLLER, context);
+  const exportedSlices = new ExportedSlices({ ...context, source: context.kubernetes });
+  return sliceWriter(exportedSlices, MCS_CONTROLLER, context);
 }

@@ -24,15 +24,15 @@ export function errorIn(message: NetlinkMessage, call: string): SyscallError | u
 }
 
 function textOf({ body, flags, type }: NetlinkMessage): string {
-  return (
-    new Attributes(body, type === NLMSG.done ? 4 : repeatedBytes(body, flags)).text(NLMSGERR_ATTR_MSG) ?? ''
-  );
+  const offset = type === NLMSG.done ? 4 : attributesOffset(body, flags);
+  return new Attributes(body, offset).text(NLMSGERR_ATTR_MSG) ?? '';
 }
 
 /**
- * Returns the length of the error number, the header of the request and, if it is included, the rest of the request.
+ * Returns the offset of the attributes in an error message. They follow the error number and the repeated request, of
+ * which a capped message has only the header.
  */
-function repeatedBytes(body: Uint8Array, flags: number): number {
+function attributesOffset(body: Uint8Array, flags: number): number {
   if (body.length < 4 + HEADER_BYTES)
     throw new NetlinkFormatError(`invalid error message: ${body.length} bytes`);
   if ((flags & NLM_F.capped) !== 0) return 4 + HEADER_BYTES;
