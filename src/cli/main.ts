@@ -9,7 +9,7 @@ import { runCommand } from './program.ts';
 // and without a limit.
 process.env['GRPC_NODE_VERBOSITY'] ??= process.env['GRPC_VERBOSITY'] ?? 'NONE';
 
-/** Commands that reload their settings on SIGHUP, except with `--once`. Their command `status` does not. */
+/** Commands that reload their settings on SIGHUP, except with `--once`. Their subcommand `status` does not. */
 const RELOADING = new Set(['agent', 'operator', 'kvstoremesh']);
 
 // A supervisor may send SIGHUP while the process still loads its modules. The signal is kept until the first listener.

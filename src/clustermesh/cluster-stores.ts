@@ -86,7 +86,7 @@ export class ClusterStores extends ResourceStores {
     this.#options = options;
     const { cluster, writer, engines, identities, globalServices, valueLimits } = options;
     const limits = (): ClusterLimits => this.#limits;
-    // The writer of the local cluster has no owner, because its kvstore may contain identities of other clusters.
+    // The kvstore of the local cluster, whose writer has no owner, may contain identities of other clusters.
     const anyLabels = writer.owner === undefined;
     const decoders = new ClusterDecoders({ cluster, limits, valueLimits, anyLabels });
     const { ipcache, nodes, services, exports } = engines;

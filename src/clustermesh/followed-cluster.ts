@@ -44,8 +44,9 @@ import type { SyncProgress } from './sync-deadline.ts';
 import { WatchStates } from './watch-states.ts';
 
 /**
- * Returns a new kvstore client, which a remote cluster closes. If it throws, the call is retried. If the signal fires,
- * the call is abandoned, and a client which it returns later is closed.
+ * Returns a new kvstore client of a remote cluster. The client is closed when the cluster is no longer followed with it.
+ * If the call throws, it is retried. If the signal fires, the call is abandoned, and a client that it returns later is
+ * closed.
  */
 export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
 
@@ -82,7 +83,7 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
 
 type TaskEffect = Exclude<ClusterEffect, { readonly do: 'leave' | 'validate' }>;
 
-/** Passes an answer to the effect of an attempt to the state machine. */
+/** Receives the answers to one effect, and passes them to the state machine. */
 type OnAnswer = (answer: ClusterAnswer) => void;
 
 /**
@@ -340,8 +341,8 @@ export class FollowedCluster {
   }
 
   /**
-   * Runs `work` of the caller with a time limit. Rejects with `reason` if it takes longer, and if `leaving` fires.
-   * `discard` receives a late result.
+   * Runs `work` with a time limit. Rejects with an error that contains `reason` if the limit is exceeded, or with the
+   * reason of `leaving` if that fires. `discard` receives a result that arrives later.
    */
   async #runWithin<T>(
     ms: number,
@@ -424,7 +425,7 @@ export class FollowedCluster {
       } while (!leaving.aborted && this.#stores.watchedKeys === 0);
       answer({ type: 'refilled' });
     };
-    // The signal may have fired during `configure`.
+    // If the signal fired during `configure`, these tasks end immediately.
     if (options.isRefilling) void this.#tasks.runWithRestart('refill', refill, { signal });
     void this.#tasks.runWithRestart('heartbeat', (leaving) => this.#health.run(leaving), { signal });
     const cluster = { ...this.#readParams, stores: this.#stores, options, clock, random, onComplete };

@@ -43,8 +43,9 @@ type Restore = (key: PrefixRegister, image: KeyImage | undefined) => void;
 export class ChangeJournal {
   #changes: IPCacheChange[] = NO_CHANGES;
   /**
-   * Hashes of the prefixes that the current batch changed. The end of a batch replaces the set: after `clear`, its
-   * tables would refer to each other, and stay until the next collection of the old generation.
+   * Hashes of the prefixes that the current batch changed. The end of a batch replaces the set instead of clearing it,
+   * because V8 links the table of a cleared set to its new one, and both then stay until a collection of the old
+   * generation.
    */
   #hashes = new Set<number>();
   /** True if all changes are known to have different prefixes, because their hashes differ. */
@@ -58,7 +59,10 @@ export class ChangeJournal {
   #ownerChanges: OwnerChange[] = [];
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #previousImages: { readonly key: PrefixRegister; readonly image: KeyImage | undefined }[] | undefined;
-  /** The index of the last image of each contested key, whose images may be large: only the first is needed. */
+  /**
+   * The index of the last image of each contested key. A batch records only one image of such a key, because it may be
+   * large and the first one restores the key.
+   */
   readonly #lastImages = new Map<string, number>();
   /** Number of images when the innermost open batch began. */
   #batchStart = 0;
@@ -142,7 +146,7 @@ export class ChangeJournal {
     if (this.#mirrors.length > 0) for (const mirror of this.#mirrors) mirror.publish(revision);
   }
 
-  /** Delivers a change of a claim, but at the end of a batch, because one that throws leaves no trace (I8). */
+  /** Delivers a change of a claim; within a batch only at its end, because a batch that throws leaves no trace (I8). */
   readonly #claimChanged: ClaimObserver = (key, writer, before, after, effect) => {
     if (this.#previousImages !== undefined)
       this.#batchedClaimChanges.push({ key: copyRegister(key), writer, before, after, effect });

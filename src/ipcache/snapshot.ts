@@ -12,9 +12,10 @@ import type { IPCacheChange, KeyedEntry } from './types.ts';
  * cache and cost the same, except the first lookup by identity if the cache has had none: it builds the lists.
  *
  * A snapshot shares its pages (1,024 entries each) with the cache, which copies a page before it writes the page for
- * the first time. The first change of a CIDR after a snapshot also copies the index of CIDRs (16 to 32 bytes for each
- * different start of a CIDR), and the first change of an identity the index of identities (16 to 32 bytes each). The
- * cache does not reference its snapshots, so a discarded snapshot releases the pages that only it has.
+ * the first time. The first change of a CIDR after a snapshot also copies the index of CIDRs (16 to 32 bytes for all
+ * CIDRs that are equal except for their last one to eight bits), and the first change of an identity the index of
+ * identities (16 to 32 bytes each). The cache does not reference its snapshots, so a discarded snapshot releases the
+ * pages that only it has.
  */
 export class IPCacheSnapshot extends CacheReads {
   /** The empty snapshot, before the first revision. */

@@ -14,7 +14,7 @@ const SEQ = encoded('{"seq":');
 const MS = encoded(',"ms":');
 const REVISION = encoded('","rev":');
 const VALUE = encoded(',"value":"');
-/** The ends of a line: of the last line of a batch, and of any other. */
+/** The ends of a line of a batch: of the last line, and of a line that another line of the batch follows. */
 const END = encoded('}\n');
 const MORE_AND_END = encoded(',"more":1}\n');
 const QUOTE = 0x22;

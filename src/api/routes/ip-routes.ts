@@ -261,7 +261,8 @@ function explainKey(model: ReadModel, requested: string, entry: KeyedEntry | und
 
 /** Throws `ProblemError` if `sort`, `after` or `offset` contradicts another parameter. */
 function checkOrder(query: Readonly<Record<string, string | number | undefined>>): void {
-  const { at, sort, after, offset, limit: _, ...filters } = query; // `continue` is refused with all of them
+  // `readPage` refuses `continue` with any of these.
+  const { at, sort, after, offset, limit: _, ...filters } = query;
   const refuse = (field: string, why: string): never => {
     throw invalidParameter(field, String(query[field]), why);
   };
@@ -272,7 +273,7 @@ function checkOrder(query: Readonly<Record<string, string | number | undefined>>
   if (offset !== undefined && isFiltered) refuse('offset', 'cannot be combined with filters, sort and at');
 }
 
-/** Yields the documents of a list, and `undefined` for each other entry read. */
+/** Yields the document of each entry, and `undefined` for each entry that was read but does not match. */
 function* documents(
   model: ReadModel,
   entries: Iterable<KeyedEntry | undefined>,

@@ -188,8 +188,8 @@ function addMonitorRoute(app: ApiApp, context: RouteContext): void {
       );
     outgoing.once('close', () => ended.abort());
     writeEvents(events, outgoing).catch(onFault);
-    // A clone, because the server writes the head of a Response of its own class again. If the constant was created
-    // after the server, it is such a Response.
+    // A clone is always a Response of Node.js. If the constant was created after the first server, it is of the class
+    // with which the server replaces the global `Response`, and the server would write its head again.
     return RESPONSE_ALREADY_SENT.clone();
   });
 }

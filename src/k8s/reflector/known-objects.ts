@@ -95,7 +95,7 @@ export class KnownObjects {
     const version = known && versionOf(known);
     const hasSameUid = version?.uid === metadata.uid;
     if (known !== undefined && hasSameUid && version?.resourceVersion === metadata.resourceVersion) {
-      // The value is no longer old. Its key has the strings of the stored object, so that the new strings are freed.
+      // Marks the object as listed. The key consists of the stored strings, so that the equal new ones are freed.
       this.#objects.set(isComplete(known) ? known.metadata : metadata, known);
       return [];
     }
@@ -130,15 +130,15 @@ export class KnownObjects {
   delete(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
     this.#version = metadata.resourceVersion;
-    this.#lastPut = undefined; // no put proves that the server knows this delete
+    this.#lastPut = undefined; // a deleted object cannot show that the server has this history
     const known = this.#objects.get(metadata);
-    // The object was created again; the delete of the earlier object was already delivered.
+    // If the uid differs, the object was created again, and the delete of the earlier object was already delivered.
     if (known === undefined || versionOf(known).uid !== metadata.uid) return [];
     this.#objects.delete(metadata);
     return [{ type: 'delete', object: tombstone(metadata, known) }];
   }
 
-  /** Applies a bookmark: there are no changes of this kind up to `version`. */
+  /** Applies a bookmark: all changes of this kind up to `version` were received. */
   advanceTo(version: string): void {
     this.#version = version;
   }

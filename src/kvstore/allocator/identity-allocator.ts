@@ -132,7 +132,7 @@ export class IdentityAllocator {
     });
   }
 
-  /** Resolves when the identities of the cluster are known. An allocation before that needs one more read. */
+  /** Resolves when the identities of the cluster are known. Until then, an allocation may read all of them. */
   get synced(): Promise<void> {
     return this.#store.synced;
   }

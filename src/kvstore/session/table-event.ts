@@ -3,7 +3,7 @@ import type { WatchEvent } from './backend.ts';
 import type { KeyTable } from './key-table.ts';
 import { bytesOf, WireKeyValue } from './wire-key-value.ts';
 
-/** A put of a key, with its row in the `KeyTable` of the watch and its reader. */
+/** A put of a key, with its row in the `KeyTable` that the watch and its reader share. */
 export class TableEvent implements WatchEvent {
   readonly type: 'create' | 'modify';
   readonly kv: Pick<WatchEvent, 'key' | 'value' | 'modRevision' | 'lease'>;
