@@ -74,7 +74,7 @@ export function environmentValue(
   return { value: setting.parse(setting.kind === 'list' ? text.split(',') : [text]) };
 }
 
-/** Returns one sentence for each environment variable whose name is probably misspelt, with the name that was meant. */
+/** Returns one sentence for each environment variable whose name is probably misspelt. It suggests the right name. */
 export function misspellings(env: CommandIO['env'], settings: readonly Setting[]): readonly string[] {
   const known = ['DPCACHE_CONFIG', ...settings.map(({ variable }) => variable)];
   return Object.keys(env)

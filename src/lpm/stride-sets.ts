@@ -1,7 +1,7 @@
 import { Int32Rows } from '../columns/int32-rows.ts';
 import { type AddressWords, wordAt } from '../net/address-words.ts';
 
-/** Maximum number of bits by which a prefix in a set is longer than its stem: the first bits, which all of them share. */
+/** Maximum number of bits by which a prefix is longer than the stem of its set, the first bits of all its prefixes. */
 export const STRIDE = 8;
 
 /** Sets from this number on are rows of bits. */
