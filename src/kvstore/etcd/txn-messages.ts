@@ -131,9 +131,8 @@ interface Group {
   readonly size: number;
 }
 
-/** Returns the operations of a branch as one group, or as nested groups if they are too many for one transaction. */
-function groupsOf(branchTag: number, operations: readonly Operation[]): readonly Group[] {
-  const isNested = operations.length > MAX_OPERATIONS;
+/** Returns the operations of a branch as one group, or as nested groups. */
+function groupsOf(branchTag: number, operations: readonly Operation[], isNested: boolean): readonly Group[] {
   const perGroup = isNested ? MAX_NESTED_OPERATIONS : MAX_OPERATIONS;
   const groups: Group[] = [];
   for (let i = 0; i < operations.length; i += perGroup) {
@@ -183,7 +182,9 @@ export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buff
   const [first] = compare;
   if (first !== undefined && success.length + failure.length === 0)
     success.push(newOperation(RANGE_TAG, encodableOf(first.key), EMPTY));
-  const groups = [...groupsOf(SUCCESS_TAG, success), ...groupsOf(FAILURE_TAG, failure)];
+  // Both branches, because etcd subtracts the larger one from the limit of the transactions nested in the other.
+  const isNested = Math.max(success.length, failure.length) > MAX_OPERATIONS;
+  const groups = [...groupsOf(SUCCESS_TAG, success, isNested), ...groupsOf(FAILURE_TAG, failure, isNested)];
   let size = compares.length;
   for (const group of groups) size += group.isNested ? fieldSize(fieldSize(group.size)) : group.size;
   const buffer = Buffer.allocUnsafe(size);

@@ -258,6 +258,20 @@ export function backendContract(
       expect((await kvstore.content(P)).size).toBe(MAX_WRITES);
     });
 
+    it.each([128, 129, 159, 160, MAX_WRITES])(
+      'of %i writes in a transaction without a fence, the largest number may be compared (regression: refused by etcd)',
+      async (count) => {
+        const writes = Array.from({ length: count }, (_, i) => ({
+          key: `${P}${i}`,
+          value: bytes('1'),
+          mayBeEqual: i < MAX_COMPARED_WRITES,
+        }));
+        for (const isComplete of [true, false])
+          expect(await client.backend.writeAll(writes, { leased: true })).toMatchObject({ isComplete });
+        expect((await kvstore.content(P)).size).toBe(count);
+      },
+    );
+
     it('delete returns whether the key existed', async () => {
       await kvstore.put(`${P}a`, '1');
       expect(await client.backend.delete(`${P}a`)).toBe(true);
