@@ -81,6 +81,13 @@ export class KvstoreWriter {
         'invalid-request',
         `${writes.length} writes, ${compared.length} compared: must be 1 to ${MAX_WRITES}, and at most ${MAX_COMPARED_WRITES}`,
       );
+    const keys = new Set<string>();
+    for (const { key } of writes) {
+      // etcd does not notice a delete in one nested transaction and a put in another.
+      if (keys.has(key))
+        throw new KvstoreError('invalid-request', `${key} is written twice in a transaction`);
+      keys.add(key);
+    }
     const { revision, isComplete } = await this.commit(writes, options);
     return { revision, isComplete };
   }
