@@ -34,7 +34,7 @@ export class ApiHttpServer implements AsyncDisposable {
       this.#serve(request, response).catch(() => response.destroy());
     };
     this.#server = tls === undefined ? createServer(serve) : createTlsServer(tls, serve);
-    this.#server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+    this.#server.on('connection', (socket: Socket) => {
       this.#sockets.add(socket);
       socket.on('close', () => this.#sockets.delete(socket));
     });
