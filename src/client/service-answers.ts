@@ -34,8 +34,9 @@ function nodesText({ nodeSelector, nodeLabel }: ServiceDocument): string {
 
 function clientLines({ sourceRanges, sourceRangesPolicy }: ServiceDocument): readonly string[] {
   if (sourceRanges === undefined) return [];
-  const where = sourceRangesPolicy === 'deny' ? 'outside of' : 'in';
-  return [`Its load balancer admits only clients ${where} ${sourceRanges.join(' ') || 'no range'}.`];
+  const isDeny = sourceRangesPolicy === 'deny';
+  if (sourceRanges.length === 0) return [`Its load balancer admits ${isDeny ? 'all clients' : 'no client'}.`];
+  return [`Its load balancer admits only clients ${isDeny ? 'outside of' : 'in'} ${sourceRanges.join(' ')}.`];
 }
 
 const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [

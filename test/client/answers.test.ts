@@ -703,6 +703,12 @@ describe('a service', () => {
     const limited = { ...everywhere, sourceRanges: ['1.0.0.0/8', '2.0.0.0/8'], sourceRangesPolicy: 'deny' };
     const denied = await answerOf(explainService('shop/cart'), { '/v1/services/shop/cart': limited });
     expect(denied.lines[1]).toBe('Its load balancer admits only clients outside of 1.0.0.0/8 2.0.0.0/8.');
+    const admitted = async (sourceRangesPolicy: string): Promise<string | undefined> => {
+      const document = { ...everywhere, sourceRanges: [], sourceRangesPolicy };
+      return (await answerOf(explainService('shop/cart'), { '/v1/services/shop/cart': document })).lines[1];
+    };
+    expect(await admitted('allow')).toBe('Its load balancer admits no client.');
+    expect(await admitted('deny')).toBe('Its load balancer admits all clients.');
     const unused = { ...everywhere, backends: [], explain: { backends: [] } };
     const empty = await answerOf(explainService('shop/cart'), { '/v1/services/shop/cart': unused });
     expect(empty.lines).toEqual(['shop/cart: 0 offered, effective: 0 backends.']);
@@ -753,7 +759,7 @@ describe('an explained prefix', () => {
       [
         "10.0.0.1/32: the first claim (*) is effective, because it is the only claim.",
         "10.0.0.1/32: the first claim (*) is effective, because the sources are equal and the name of its owner sorts first.",
-        "10.0.0.1/32: the first claim (*) is effective, because an endpoint IP shadows the CIDR of the same single address.",
+        "10.0.0.1/32: the first claim (*) is effective, because the endpoint shadows the CIDR of the same address.",
         "10.0.0.1/32: no source claims it, and no prefix contains it",
       ]
     `);

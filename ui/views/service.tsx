@@ -59,6 +59,12 @@ function columns(local: string, backends: readonly Offered[]): readonly Column<O
   return all.filter((column) => column !== false);
 }
 
+/** Returns the clients that `loadBalancerSourceRanges` admit. */
+function clientsText(ranges: readonly string[], isDeny: boolean): string {
+  if (ranges.length === 0) return isDeny ? 'all' : 'none';
+  return `${isDeny ? 'outside of ' : ''}${ranges.join(', ')}`;
+}
+
 /** The addresses, ports and settings of a service. */
 function Frontends({ service }: { service: ExplainedServiceDocument }): VNode {
   return (
@@ -79,8 +85,7 @@ function Frontends({ service }: { service: ExplainedServiceDocument }): VNode {
           ['external IP', service.externalIPs?.map((ip) => <PrefixLink key={ip} prefix={ip} />)],
           [
             'admitted clients',
-            service.sourceRanges &&
-              `${service.sourceRangesPolicy === 'deny' ? 'outside of ' : ''}${service.sourceRanges.join(', ') || 'none'}`,
+            service.sourceRanges && clientsText(service.sourceRanges, service.sourceRangesPolicy === 'deny'),
           ],
           ['ports', servicePortsText(service)],
           ['node selector', service.nodeSelector ?? service.nodeLabel],
