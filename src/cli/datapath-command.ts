@@ -74,7 +74,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
   command('diff', 'list the differences between the kernel and the caches').action((flags: KernelFlags) =>
     run(async () => show(await ask(flags, (await loadAnswers()).askDatapathDiff), flags)),
   );
-  command('repair', 'write the differences between the kernel and the caches to the kernel').action(
+  command('repair', 'repair the differences: make the kernel equal to the caches').action(
     (flags: KernelFlags) =>
       run(async () => show(await ask(flags, (await loadAnswers()).askDatapathRepair), flags)),
   );

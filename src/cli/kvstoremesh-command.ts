@@ -36,7 +36,10 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
     .addOption(kvstoreOptOption('qps', 'maxInflight'))
     .addOption(clustermeshConfigOption())
     .addOption(cacheTTLOption('copied services and service exports'))
-    .option('--enable-heartbeat', 'write a heartbeat into the local kvstore, if nothing else writes it')
+    .option(
+      '--enable-heartbeat',
+      'write a heartbeat into the local kvstore; set it if no operator or clustermesh-apiserver writes one',
+    )
     .optionsGroup('Options:')
     .action((flags: KvstoreMeshFlags) =>
       run(async () => {

@@ -169,7 +169,7 @@ function addCollectorOptions(command: Command): Command {
   for (const [name, text] of INTERVALS) command.option(`--${name}-interval <time>`, text, parseDuration);
   return command.option(
     '--delete-all-endpoints',
-    'delete all CiliumEndpoints once, even if they are in use, because agents no longer write them; requires interval 0 for endpoints and identities',
+    'at each start, delete all CiliumEndpoints, even those in use; set it only if agents no longer write them; requires interval 0 for endpoints and identities',
   );
 }
 

@@ -56,12 +56,17 @@ export function addTroubleshootCommand(clustermesh: Command, io: CommandIO, run:
   const command = clustermesh
     .command('troubleshoot')
     .description(
-      'check the connection to the etcd of each cluster, and its contents; without options, as the running agent is configured; exit with status 1 if a check fails',
+      'check the connection to the etcd of each cluster, and its contents; without options, the etcds of the running agent; exit with status 1 if a check fails',
     )
     .argument('[cluster]', 'check only this cluster; default: all', parseName)
     .addOption(clusterOption())
     .addOption(clusterIDOption())
-    .addOption(new Option('--kvstore <kind>', 'accepted, because agents require it').choices(['etcd']))
+    .addOption(
+      new Option(
+        '--kvstore <kind>',
+        'ignored; accepted, so that the options of an agent can be reused',
+      ).choices(['etcd']),
+    )
     .addOption(kvstoreConfigOption())
     .addOption(clustermeshConfigOption())
     .addOption(outputOption())

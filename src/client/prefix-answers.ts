@@ -100,7 +100,7 @@ const RULES: Readonly<Record<DecidingRule, string>> = {
   'only-claim': 'it is the only claim',
   'source-precedence': 'its source is stronger than the source of the next claim',
   'owner-name': 'the sources are equal and the name of its owner sorts first',
-  'endpoint-over-cidr': 'an endpoint IP shadows the CIDR of the same single address',
+  'endpoint-over-cidr': 'the endpoint shadows the CIDR of the same address',
 };
 
 /** Returns the entry of the kernel as a line, and the difference from the cache. */

@@ -130,7 +130,7 @@ describe('dpcache ipcache', () => {
       ],
     });
     expect((await lines('ipcache', 'explain', '10.10.0.12'))[0]).toBe(
-      '10.10.0.12/32: the first claim (*) is effective, because an endpoint IP shadows the CIDR of the same single address.',
+      '10.10.0.12/32: the first claim (*) is effective, because the endpoint shadows the CIDR of the same address.',
     );
   });
 

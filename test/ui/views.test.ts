@@ -24,7 +24,7 @@ describe('the card of an IP', () => {
     );
     expect(claims[1]).toMatch(/^k8s .* shadowed/);
     expect(await page.locator('.why').textContent()).toContain(
-      'An endpoint IP shadows the CIDR of the same single address.',
+      'The endpoint shadows the CIDR of the same address.',
     );
   });
 

@@ -25,7 +25,7 @@ const RULES: Readonly<Record<NonNullable<ExplanationDocument['decidedBy']>, stri
   'only-claim': 'It is the only claim.',
   'source-precedence': 'Its source is stronger than the source of the next claim.',
   'owner-name': 'The sources are equal and the name of its owner sorts first.',
-  'endpoint-over-cidr': 'An endpoint IP shadows the CIDR of the same single address.',
+  'endpoint-over-cidr': 'The endpoint shadows the CIDR of the same address.',
 };
 
 /** Maximum number of listed backends of a cluster. */

@@ -213,7 +213,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
           <Empty title={isFiltered ? 'No matching prefixes.' : 'No prefixes yet.'}>
             {isFiltered
               ? 'Remove a filter, or press / to search for a part of a name.'
-              : 'A source has not sent any. The overview shows the state of each source.'}
+              : 'No source has sent one. The overview shows the state of each source.'}
           </Empty>
         ) : (
           <VirtualTable

@@ -33,7 +33,7 @@ const GET_DIFF = createRoute({
 const REPAIR = createRoute({
   method: 'post',
   path: '/v1/datapath/repair',
-  summary: 'Writes the differences between the kernel and the caches to the kernel. Unix socket only',
+  summary: 'Makes the kernel equal to the caches. Unix socket only',
   request: { body: { content: { 'application/json': { schema: z.strictObject({}) } } } },
   responses: answers(DIFF, 'The repaired differences'),
 });

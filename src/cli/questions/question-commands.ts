@@ -332,7 +332,7 @@ function addStatusCommand(program: Command, questioner: Questioner): void {
     .addCommand(
       program,
       'status',
-      'print the status of the agent: clusters, counts and rejected items',
+      'print the status of the agent: problems and their remedies, clusters, counts and rejected items',
       NO_NAMES,
     )
     .option(
