@@ -44,9 +44,9 @@ import type { SyncProgress } from './sync-deadline.ts';
 import { WatchStates } from './watch-states.ts';
 
 /**
- * Returns a new kvstore client of a remote cluster. The client is closed when the cluster is no longer followed with it.
- * If the call throws, it is retried. If the signal fires, the call is abandoned, and a client that it returns later is
- * closed.
+ * Returns a new kvstore client of a remote cluster. The client is closed when the cluster is no longer followed with
+ * it. If the call throws, it is retried. If the signal fires, the call is abandoned, and a client that it returns later
+ * is closed.
  */
 export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
 

@@ -10,8 +10,8 @@ import { type Column, NONE } from './table.tsx';
 export const WORST_FIRST: readonly Tone[] = ['bad', 'warn', 'idle', 'good'];
 
 /**
- * Returns the tone of a cluster's state, as severe as its problem in the status. If the cluster is not ready, the tone is
- * `warn` while it is connected or its last known state is served, and `bad` if its services have expired.
+ * Returns the tone of a cluster's state, as severe as its problem in the status. If the cluster is not ready, the tone
+ * is `warn` while it is connected or its last known state is served, and `bad` if its services have expired.
  */
 export function clusterTone({
   ready,

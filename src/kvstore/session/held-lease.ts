@@ -130,7 +130,7 @@ export class HeldLease {
     return this.#ttlSeconds * 1000;
   }
 
-  /** Returns the milliseconds since the last answered request: by the monotonic clock, and the greater of both clocks. */
+  /** Returns the milliseconds since the last answered request: by the monotonic clock, and the greater of both. */
   #age(): { readonly monotonic: number; readonly greater: number } {
     const now = clockReading(this.#terms.clock);
     const monotonic = now.monotonic - this.#requestedAt.monotonic;
