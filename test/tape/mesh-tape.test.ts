@@ -35,3 +35,17 @@ it('the keys of a tape have no canary of services that were withdrawn (regressio
   apply({ ev: 'withdrawn', store: 'baltic', scope: 'services' });
   expect(await hasCanary()).toBe(false);
 });
+
+it('the keys of a tape of a copy have all canaries below `cache` (regression: those of unfollowed resources were not)', async () => {
+  const state = new TapeState();
+  const nodes = { store: 'baltic', from: 'nodes' } as const;
+  const entries: readonly TapeEntry[] = [
+    { ev: 'follow', ...nodes, prefix: 'cilium/cache/nodes/v1/baltic/', keeps: false },
+    { ev: 'listed', ...nodes },
+  ];
+  for (const entry of entries) state.apply({ seq: 1, ms: 0, ...entry });
+  const keys: string[] = [];
+  for await (const { key } of state.keys()) keys.push(key);
+  expect(keys).toContain('cilium/synced/baltic/cilium/cache/nodes/v1');
+  expect(keys).toContain('cilium/synced/baltic/cilium/cache/endpointslices/v1');
+});
