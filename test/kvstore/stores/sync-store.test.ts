@@ -544,6 +544,14 @@ describe('a sync store', () => {
     expect(world.store.status().canaryWritten).toBe(false);
   });
 
+  it.each(['', 'value'])('puts back the value %j that another client deletes', async (value) => {
+    world.want('a', value);
+    await settle();
+    await world.backend.delete(`${P}a`);
+    await advance(world.clock, 1000);
+    expect([world.content(), world.store.status().putBacks]).toEqual([{ a: value }, 1]);
+  });
+
   it('restores within a second a key that another client overwrites (regression: never)', async () => {
     world.want('a', '1');
     await settle();
