@@ -496,7 +496,7 @@ export class KubernetesFeed implements AsyncDisposable {
     const { signal } = this.#ended;
     for (let failures = 1; !signal.aborted; failures++) {
       try {
-        const served = (await source.firstServed(choice.kinds, signal)) ?? choice.kinds.at(-1);
+        const served = (await source.firstServed(choice.kinds, signal)) ?? choice.kinds[0];
         if (served !== undefined && !signal.aborted) this.#followChosen(choice, served);
         break;
       } catch (error) {
