@@ -28,6 +28,7 @@ import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { Labels } from '../model/labels.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
+import { FaultReport } from '../process/fault-report.ts';
 import { loggedGate } from '../process/logged-gate.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
 import type { ProcessContext } from '../process/served-process.ts';
@@ -78,6 +79,7 @@ export class Agent implements ReadModel, PlayTarget {
   readonly #options: AgentOptions;
   readonly #context: AgentContext;
   readonly #rejections: RejectionReport;
+  readonly #faults: FaultReport;
   readonly #onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
   readonly #manifests: FollowedManifests;
   /** Paths of the manifests read last. */
@@ -106,8 +108,9 @@ export class Agent implements ReadModel, PlayTarget {
     this.#startup = new Startup(context);
     const gate = loggedGate(context);
     this.#rejections = new RejectionReport(log, clock);
+    this.#faults = new FaultReport(log, clock);
     const onReject = this.#onReject;
-    const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener failed');
+    const onListenerFault = (err: unknown): void => this.#faults.add('a listener', { err });
     // Random, because peers choose keys and must not be able to choose colliding ones.
     const hashSeed = Math.floor(random() * 2 ** 32);
     this.ipcache = new IPCache({ hashSeed, onReject, onListenerFault });
@@ -146,7 +149,7 @@ export class Agent implements ReadModel, PlayTarget {
 
   #newNodeManager(ipcache: IPCache): NodeManager {
     const { clusterName, nodeName, network } = this.#options;
-    const { clock, random, log } = this.#context;
+    const { clock, random } = this.#context;
     return new NodeManager({
       ...network,
       ipcache,
@@ -157,7 +160,7 @@ export class Agent implements ReadModel, PlayTarget {
       localNodeIsHost: true,
       onReject: this.#onReject,
       onHandlerFault: ({ handler, error, node }) => {
-        log.error({ err: error, node }, 'a node handler failed');
+        this.#faults.add(`node handler ${handler.name ?? 'without a name'}`, { err: error, node });
         const prefix = node === undefined ? '' : `${node}: `;
         this.#history?.noteFailure(handler.name ?? 'node handler', `${prefix}${messageOf(error)}`);
       },
@@ -285,6 +288,7 @@ export class Agent implements ReadModel, PlayTarget {
       stop: () => {
         this.nodes.close();
         this.#rejections.flush();
+        this.#faults.flush();
       },
     };
   }

@@ -266,3 +266,20 @@ it('an agent that has stopped listens to no cluster', async () => {
   await agent.stop();
   expect(unsubscribed).toHaveBeenCalledTimes(3);
 });
+
+it('logs a handler that fails for each node once, and then their number (regression: a line with a stack for each node and retry)', async () => {
+  const { agent, logged } = await startAgent([], '');
+  const fail = (): void => {
+    throw new Error('no route');
+  };
+  agent.nodes.subscribe({ name: 'paths', nodeAdd: fail, nodeUpdate: fail, nodeDelete: fail });
+  for (const name of ['n1', 'n2', 'n3'])
+    agent.nodes.nodeUpdated({ cluster: 'own', name, source: 'kvstore', addresses: [] });
+  expect(logged).toEqual(['error node handler paths failed for own/n1: no route']);
+  await agent.stop();
+  expect(logged.slice(1)).toEqual([
+    expect.stringMatching(
+      /^error node handler paths failed [2-9] more times, last for own\/n\d; .*: no route$/,
+    ),
+  ]);
+});
