@@ -1,4 +1,4 @@
-import { type Logger, type LoggerOptions, pino } from 'pino';
+import { type Logger, type LoggerOptions, pino, stdSerializers } from 'pino';
 import type { LogFormat, LogLevel } from './log-options.ts';
 import { printable } from './terminal.ts';
 
@@ -23,6 +23,11 @@ function textLine(json: string): string {
   return `${level.padEnd(5)} ${printable(`${msg ?? ''}${cause}`)}\n`;
 }
 
+/** Like the serializer of pino, but without the messages of the causes: the message of an error has what a user needs. */
+function serializeError(err: unknown): unknown {
+  return err instanceof Error ? Object.assign(stdSerializers.err(err), { message: err.message }) : err;
+}
+
 /** Returns a logger that writes each record to `sink` immediately, so that no record is lost when the process ends. */
 export function createLog(level: LogLevel, format: LogFormat, sink: LineSink): Logger {
   const options: LoggerOptions = {
@@ -30,6 +35,7 @@ export function createLog(level: LogLevel, format: LogFormat, sink: LineSink): L
     base: null,
     formatters: { level: (label) => ({ level: label }) },
     timestamp: pino.stdTimeFunctions.isoTime,
+    serializers: { err: serializeError },
   };
   return pino(options, { write: (line) => sink.write(format === 'json' ? line : textLine(line)) });
 }
