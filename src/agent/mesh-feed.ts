@@ -63,6 +63,7 @@ export class MeshFeed {
   #etcd: EtcdBackend | undefined;
   #etcdProblem: string | undefined;
   #localFailure: string | undefined;
+  #loggedIDProblem: string | undefined;
   #followed: FollowedClusters | undefined;
   #folder: ConfigFollower | undefined;
   /** True if all clusters of the mesh have been added. */
@@ -81,9 +82,28 @@ export class MeshFeed {
     return this.#followed;
   }
 
-  /** Returns the current problems of the configuration files of etcds. */
+  /** Returns the current problems of the configuration files of etcds, and of the id of the local cluster. */
   problems(): readonly string[] {
-    return [...(this.#etcdProblem === undefined ? [] : [this.#etcdProblem]), ...this.folderProblems()];
+    const own = [this.#etcdProblem, this.#idProblem()].filter((problem) => problem !== undefined);
+    return [...own, ...this.folderProblems()];
+  }
+
+  /**
+   * Returns the problem if the local cluster has another id in its configuration, which may be published after the
+   * start. With a wrong id, a remote cluster with the id of this one is accepted, so that its identities are confused
+   * with local ones, and nodes of Kubernetes have the wrong id.
+   */
+  #idProblem(): string | undefined {
+    const { local, localID } = this.#followed ?? {};
+    if (local === undefined || local.clusterID === 0 || local.clusterID === localID) return undefined;
+    return `--cluster-id: the agent uses id ${localID} for cluster ${this.#options.clusterName}, but its configuration in the kvstore has id ${local.clusterID}; restart the agent, or correct --cluster-id`;
+  }
+
+  #logIDProblem(): void {
+    const problem = this.#idProblem();
+    if (problem === this.#loggedIDProblem) return;
+    this.#loggedIDProblem = problem;
+    if (problem !== undefined) this.#context.log.warn(problem);
   }
 
   /** Returns one sentence for each unusable configuration of a remote cluster. */
@@ -307,6 +327,7 @@ export class MeshFeed {
     const mesh = new ClusterMesh({ ...common, ...engines, services, ...remote });
     const identities = new IdentityResolver({ local, clusterID, mesh, maxConnectedClusters });
     this.#followed = new FollowedClusters(local, localID, mesh, identities);
+    local.onChange(() => this.#logIDProblem());
     local.start();
     for (const cluster of this.#recorded.clusters) if (cluster !== clusterName) await this.join(cluster);
   }

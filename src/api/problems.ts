@@ -252,7 +252,7 @@ function* agentProblems(
       severity: 'error',
       subject: 'configuration',
       text,
-      remedy: 'Correct the file, then run dpcache clustermesh troubleshoot.',
+      remedy: 'Correct it, then run dpcache clustermesh troubleshoot.',
       blockerPrefixes: [text],
     };
   yield* kindProblems(kubernetes?.kinds ?? [], now);

@@ -178,7 +178,7 @@ export interface StatusDocument {
   readonly syncedMs?: number | undefined;
   /** Clusters by name, the local cluster first. */
   readonly clusters: readonly ClusterDocument[];
-  /** Current problems of the files of `--kvstore-config` and `--clustermesh-config`, one sentence each. */
+  /** Current problems of `--kvstore-config`, `--clustermesh-config` and `--cluster-id`, one sentence each. */
   readonly configProblems: readonly string[];
   readonly kubernetes?: KubernetesDocument | undefined;
   readonly checkpoint?: CheckpointDocument | undefined;

@@ -202,12 +202,29 @@ it('the status has the problems of the local etcd and of each remote configurati
   expect(agent.status().configProblems).toEqual([far]);
 });
 
+it('reports that the id of the local cluster differs from its configuration (regression: the id was 0 until a restart if the agent started before the operator)', async () => {
+  const backend = new MemoryBackend({ clock: systemClock, random: () => 0.5 });
+  vi.spyOn(localEtcd, 'openLocalEtcd').mockResolvedValue(
+    Object.assign(backend, { endBootstrap: vi.fn() }) as never,
+  );
+  const { agent, logged } = await startAgent([], '', {
+    ...{ kvstore: 'etcd', kvstoreConfig: '/etcd', load: [], timeoutMs: 1 },
+  });
+  const before = logged.length;
+  expect([agent.status().clusterID, agent.status().configProblems]).toEqual([0, []]);
+  await backend.update(clusterConfigKey('own'), bytesOfText('{"id": 3, "capabilities": {}}'));
+  const problem =
+    '--cluster-id: the agent uses id 0 for cluster own, but its configuration in the kvstore has id 3; restart the agent, or correct --cluster-id';
+  await expect.poll(() => agent.status().configProblems).toEqual([problem]);
+  expect(logged.slice(before).filter((line) => line.includes('--cluster-id'))).toEqual([`warn  ${problem}`]);
+});
+
 describe('the parts of a mesh feed', () => {
   const random = (): number => 0.5;
 
   /** A feed whose clusters, engines and kvstore are fakes. */
   function partsOf(options: Partial<AgentOptions> = {}) {
-    const local = { start: vi.fn(), stop: vi.fn(), syncedWithin: vi.fn(), names: [] };
+    const local = { start: vi.fn(), stop: vi.fn(), syncedWithin: vi.fn(), onChange: vi.fn(), names: [] };
     const mesh = { add: vi.fn(async () => 'added'), stop: vi.fn(), clustersSynced: vi.fn(), names: [] };
     const clusters = {
       local: spyOnConstructor(localClusters, 'LocalCluster', () => local),

@@ -18,8 +18,11 @@ it('writes the message of an error without those of its causes, which the stack 
   expect(text).toBe(`warn  failed: ${err.message}\n`);
 });
 
-it.each(['text', undefined, { code: 7 }])('writes %j, which was thrown instead of an error, as it is', (err) => {
-  const lines: string[] = [];
-  createLog('warn', 'json', { write: (line) => lines.push(line) }).warn({ err }, 'failed');
-  expect(JSON.parse(lines.join('')).err).toEqual(err);
-});
+it.each(['text', undefined, { code: 7 }])(
+  'writes %j, which was thrown instead of an error, as it is',
+  (err) => {
+    const lines: string[] = [];
+    createLog('warn', 'json', { write: (line) => lines.push(line) }).warn({ err }, 'failed');
+    expect(JSON.parse(lines.join('')).err).toEqual(err);
+  },
+);
