@@ -232,6 +232,13 @@ export class EtcdWatchStream implements WatchStream {
         );
       this.#revision = modRevision;
     }
+    const { revision } = answer.header;
+    const last = events.at(-1);
+    // etcd and its gRPC proxy never send an event that is later than the header.
+    if (last !== undefined && last.modRevision > revision)
+      throw new Error(
+        `an event of ${cutText(last.key, MAX_SERVER_TEXT)} at revision ${last.modRevision} in an answer at revision ${revision}`,
+      );
     const { isEmpty: isLast, nextRevision } = answer.events;
     if (isLast) this.#delivering = undefined;
     const isPartial = isLast ? answer.fragment : nextRevision === events.at(-1)?.modRevision;

@@ -81,6 +81,9 @@ export function readHeader(reader: ProtoReader, end: number): ResponseHeader {
     else if (reader.field === 4) raftTerm = reader.number();
     else reader.skip();
   }
+  // A rounded revision would equal later ones, whose writes would be ignored.
+  if (!Number.isSafeInteger(revision))
+    throw new Error(`an answer at revision ${revision}, which is too high`);
   return { clusterID, revision, raftTerm };
 }
 

@@ -24,7 +24,9 @@ afterEach(async () => {
   }
 });
 
-const HEADER = bytesField(1, message(numberField(1, 7), numberField(3, 20)));
+const headerAt = (revision: number): EncodedField =>
+  bytesField(1, message(numberField(1, 7), numberField(3, revision)));
+const HEADER = headerAt(20);
 const CREATED = message(HEADER, boolField(3, true));
 const event = (key: string, revision: number): EncodedField =>
   bytesField(11, message(bytesField(2, message(bytesField(1, Buffer.from(key)), numberField(3, revision)))));
@@ -97,6 +99,28 @@ it('an event with a lower revision than the one before ends the watch with an er
   ]);
 });
 
+it('an event with a higher revision than the header of its message ends the watch with an error (regression: later writes were ignored)', async () => {
+  expect(
+    await received(CREATED, message(HEADER, event('p/a', 20)), message(HEADER, event('p/b', 2 ** 62))),
+  ).toEqual([
+    'created 20',
+    'p/a@20',
+    expect.stringMatching(
+      /^internal: etcd at .*: an event of p\/b at revision 4611686018427388000 in an answer at revision 20$/,
+    ),
+  ]);
+});
+
+it.each([2 ** 53, 2 ** 62])(
+  'a message at revision %d ends the watch with an error (regression: it was rounded, so that later revisions were equal)',
+  async (revision) => {
+    expect(await received(CREATED, message(headerAt(revision), event('p/a', revision)))).toEqual([
+      'created 20',
+      expect.stringMatching(/^internal: etcd at .*: an answer at revision \d+, which is too high$/),
+    ]);
+  },
+);
+
 it('a message of another etcd cluster ends the watch with an error (regression: its events were delivered)', async () => {
   const other = message(bytesField(1, message(numberField(1, 8), numberField(3, 21))), event('p/a', 21));
   expect(await received(CREATED, other)).toEqual([
@@ -108,7 +132,7 @@ it('a message of another etcd cluster ends the watch with an error (regression: 
 it('a watch that was created without the id of the etcd cluster takes the next id, as of the gRPC proxy (regression: it ended)', async () => {
   const created = message(bytesField(1, message(numberField(3, 20))), boolField(3, true));
   const other = message(bytesField(1, message(numberField(1, 8), numberField(3, 22))), event('p/b', 22));
-  expect(await received(created, message(HEADER, event('p/a', 21)), other)).toEqual([
+  expect(await received(created, message(headerAt(21), event('p/a', 21)), other)).toEqual([
     'created 20',
     'p/a@21',
     expect.stringMatching(/an answer of etcd cluster 8 to a watch of cluster 7$/),
@@ -180,7 +204,7 @@ it('a revision of many events is delivered in slices, of which the last one is m
   const events = Array.from({ length: 1100 }, (_, i) => event(`p/${i}`, i < 50 ? 20 : 21));
   const lines = await received(
     ...[CREATED, message(HEADER, event('p/a', 19), boolField(7, true))],
-    ...[message(HEADER, ...events), message(HEADER)],
+    ...[message(headerAt(21), ...events), message(HEADER)],
   );
   const shapes = lines.slice(0, -1).map((line) => `${line.split(',').length} ${line.slice(0, 9)}`);
   expect(shapes).toEqual([
