@@ -476,6 +476,9 @@ export class ServiceCache {
    * Returns the backends for traffic to a frontend of that kind on this node: the endpoints, filtered by the selection
    * (default {@link selectBackends}). An empty result means that traffic must be rejected, `undefined` that the service
    * is unknown. Costs one pass over the backends.
+   *
+   * Selects among the backends of all ports and both families, so that a backend on this node can exclude the only ones
+   * with a certain port. To select for one frontend, pass the backends with its port and family to `selectBackends`.
    */
   select(id: ServiceID, frontend: FrontendKind): Backends | undefined {
     const announced = this.get(id);
