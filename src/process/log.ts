@@ -23,7 +23,7 @@ function textLine(json: string): string {
   return `${level.padEnd(5)} ${printable(`${msg ?? ''}${cause}`)}\n`;
 }
 
-/** Like the serializer of pino, but without the messages of the causes: the message of an error has what a user needs. */
+/** Returns the fields of an error as pino does, but its message without those of its causes, which the stack has. */
 function serializeError(err: unknown): unknown {
   return err instanceof Error ? Object.assign(stdSerializers.err(err), { message: err.message }) : err;
 }
