@@ -24,9 +24,10 @@ import { MeshModel } from './mesh-model.ts';
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** Disables the background requests of a browser. */
+/** Disables the background requests of a browser, and its separate process for a GPU. */
 const QUIET = [
-  ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run'],
+  ...['--no-sandbox', '--disable-quic', '--no-first-run'],
+  ...['--disable-gpu', '--disable-software-rasterizer', '--in-process-gpu'],
   ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],
 ];
 
