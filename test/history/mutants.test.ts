@@ -53,7 +53,8 @@ describe('H2 detects a history that', () => {
 
   it('lists visible claims although later changes may be missing', async () => {
     const laws = await lawsWith<Lives>(LIVES, () => ({ isUndoUncertain: () => false }));
-    await expect(laws.H2_visibleClaimsAreRight(RUNS)).rejects.toThrow();
+    // With this seed, the eighth run fails. With the default one, the 86th fails, and each run makes 100,000 changes.
+    await expect(laws.H2_visibleClaimsAreRight(RUNS, 15)).rejects.toThrow();
   });
 
   it('stores a time after the one up to which its changes are complete', async () => {

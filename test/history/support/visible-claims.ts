@@ -43,7 +43,7 @@ function visibleClaims(cache: IPCache): ReadonlyMap<string, string | undefined> 
  * H2: the visible claims that a record lists are right or absent, although restored claims are released without a
  * record, and changes are lost.
  */
-export async function H2_visibleClaimsAreRight(numRuns: number): Promise<number> {
+export async function H2_visibleClaimsAreRight(numRuns: number, seed?: number): Promise<number> {
   let listed = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 14 }), async (steps) => {
@@ -83,7 +83,7 @@ export async function H2_visibleClaimsAreRight(numRuns: number): Promise<number>
         }
       }
     }),
-    { numRuns, endOnFailure: true },
+    { numRuns, endOnFailure: true, ...(seed !== undefined && { seed }) },
   );
   return listed;
 }
