@@ -204,8 +204,8 @@ describe('a service with its explanation', () => {
     });
     const countIn = (piece: string | undefined): number => piece?.match(/"address"/g)?.length ?? 0;
     expect(Math.max(...pieces.map(countIn))).toBe(512);
-    // 10,000 claims are explained in steps of 1,024.
-    expect(pieces.filter((piece) => piece === undefined).length).toBeGreaterThan(18);
+    // 78 steps, of which only 24 sort the document: the others explain 10,000 claims in steps of 1,024.
+    expect(pieces.filter((piece) => piece === undefined).length).toBeGreaterThan(70);
   });
 
   it('is one text without backends, too', () => {

@@ -13,10 +13,10 @@ describe('a list in the body of a request', () => {
 
   it('is not checked if it has too many items', () => {
     let checks = 0;
-    const item = z.custom(() => ++checks > 0);
+    const item = z.custom(() => ++checks < 0);
     const { error } = listOf(item, 2).safeParse([1, 2, 3]);
-    expect(error?.issues).toMatchObject([{ code: 'too_big', maximum: 2 }]);
-    expect(checks).toBeLessThanOrEqual(3);
+    expect(error?.issues).toEqual(z.array(z.unknown()).max(2).safeParse([1, 2, 3]).error?.issues);
+    expect(checks).toBe(0);
   });
 
   it('must be a list, and may be empty', () => {
