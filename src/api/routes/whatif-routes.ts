@@ -16,7 +16,7 @@ import { COMPARED_NAMES, disconnectedProblem, listOf } from './route-parts.ts';
 /** Maximum number of edits of a request. */
 const MAX_EDITS = 16;
 
-/** Maximum number of objects of a manifest: more than a body of 1 MiB can contain. */
+/** Maximum number of objects of a manifest. A body of 1 MiB has no room for more that have a kind and a name. */
 const MAX_OBJECTS = 32_768;
 
 /** Maximum number of concurrent evaluations over TCP, and as many over the unix socket. Each holds up to 64 MiB. */
