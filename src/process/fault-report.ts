@@ -2,7 +2,7 @@ import type { Clock, Timer } from '../base/clock.ts';
 import { counted } from '../base/show-value.ts';
 import type { Logger } from './log.ts';
 
-/** Time after a logged failure in which further ones of the same callback are counted, and logged at `debug`. */
+/** Within this time after a logged failure, further ones of its callback are counted, and logged at `debug`. */
 const PERIOD_MS = 60_000;
 
 /** The failures of one callback after the logged one. */
