@@ -1,5 +1,4 @@
 import { ascending } from '../base/sorted-map.ts';
-import { sortInSteps } from '../base/turn-gate.ts';
 import type { DecidingRule, ExplainedClaim, Explanation, K8sMetadata, KeyedEntry } from '../ipcache/types.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import { type Labels, labelText } from '../model/labels.ts';
@@ -9,7 +8,7 @@ import { prefixOfKey } from '../net/prefix.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
-import { type Backend, NO_ENDPOINTS, type Ports } from '../servicecache/backend.ts';
+import type { Backend, Ports } from '../servicecache/backend.ts';
 import type { BackendVerdict, ExplainedBackend, ServiceExplanation } from '../servicecache/explain.ts';
 import type { Service } from '../servicecache/service.ts';
 import type { AddressRoleDocument } from './address-roles.ts';
@@ -359,51 +358,13 @@ export function serviceExplanationDocument(explanation: ServiceExplanation): Ser
   };
 }
 
-function explainedBackendDocument({
+export function explainedBackendDocument({
   backend,
   cluster,
   slice,
   verdict,
 }: ExplainedBackend): ServiceExplanationDocument['backends'][number] {
   return Object.assign(backendDocument({ ...backend, cluster }), { slice, verdict });
-}
-
-/** Number of backends sorted or written in one step: 1 to 2 ms. */
-const BACKENDS_PER_STEP = 512;
-
-/**
- * Yields the pieces of the JSON text of an {@link ExplainedServiceDocument}, and `undefined` between steps without one.
- * Its 100,000 backends would take 0.2 s in one step.
- */
-export function* explainedServiceJSON(
-  { service, endpoints }: AnnouncedService,
-  explaining: Generator<undefined, ServiceExplanation, void>,
-  model: Pick<ReadModel, 'services' | 'restoredOf'>,
-): Generator<string | undefined, void, void> {
-  const fields = serviceDocument({ service, endpoints: NO_ENDPOINTS }, model);
-  const explanation = yield* explaining;
-  const explained = serviceExplanationDocument({ ...explanation, backends: [] });
-  const effective = yield* sortInSteps(endpoints.backends.values(), BACKENDS_PER_STEP, (a, b) =>
-    ascending(a.address, b.address),
-  );
-  yield jsonUntilBackends(fields);
-  yield* jsonItems(effective, backendDocument);
-  yield `],"explain":${jsonUntilBackends(explained)}`;
-  yield* jsonItems(explanation.backends, explainedBackendDocument);
-  yield ']}}';
-}
-
-/** Returns the JSON text of a document up to the first of its `backends`, which are the last field. */
-function jsonUntilBackends({ backends: _, ...fields }: { readonly backends: readonly unknown[] }): string {
-  return `${JSON.stringify(fields).slice(0, -1)},"backends":[`;
-}
-
-/** Yields the JSON text of the items of a list, without brackets, in pieces. */
-function* jsonItems<T>(items: readonly T[], documentOf: (item: T) => object): Generator<string, void, void> {
-  for (let at = 0; at < items.length; at += BACKENDS_PER_STEP) {
-    const piece = JSON.stringify(items.slice(at, at + BACKENDS_PER_STEP).map(documentOf)).slice(1, -1);
-    yield at === 0 ? piece : `,${piece}`;
-  }
 }
 
 export function nodeDocument({ fields }: Node, { restoredOf }: Pick<ReadModel, 'restoredOf'>): NodeDocument {

@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import {
   backendDocument,
   entryDocument,
-  explainedServiceJSON,
   explanationDocument,
   identityDocument,
   labelTexts,
@@ -13,6 +12,7 @@ import {
   serviceDocument,
   serviceExplanationDocument,
 } from '../../src/api/documents.ts';
+import { explainedServiceJSON } from '../../src/api/routes/explained-service-json.ts';
 import { NODE, SERVICE } from '../../src/api/schemas/engine-schemas.ts';
 import { getNode } from '../../src/client/node-answers.ts';
 import { getService } from '../../src/client/service-answers.ts';

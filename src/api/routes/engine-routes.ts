@@ -9,7 +9,6 @@ import { formatServiceID } from '../../servicecache/service-id.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import {
   type ExplainedServiceDocument,
-  explainedServiceJSON,
   type IdentityDocument,
   identityDocument,
   type NodeDocument,
@@ -23,6 +22,7 @@ import { ProblemError } from '../problem.ts';
 import type { KnownIdentity } from '../read-model.ts';
 import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from '../schemas/engine-schemas.ts';
 import { answerJSON, answerPieces } from './answer.ts';
+import { explainedServiceJSON } from './explained-service-json.ts';
 import { ListPages } from './list-pages.ts';
 import {
   AT,
