@@ -218,6 +218,13 @@ export const OPEN_GATE: TurnGate = new TurnGate({
   weightPerTurn: Number.POSITIVE_INFINITY,
 });
 
+/** Runs all steps in this turn of the event loop, and returns the result. */
+export function runToEnd<T>(steps: Generator<unknown, T, void>): T {
+  let step = steps.next();
+  while (step.done !== true) step = steps.next();
+  return step.value;
+}
+
 /** Calls `visit` with each item, and yields after every `perStep` items. For {@link TurnGate.runSteps}. */
 export function* forEachInSteps<T>(
   items: Iterable<T>,

@@ -22,6 +22,7 @@ import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
+import { runToEnd } from '../base/turn-gate.ts';
 import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
@@ -428,11 +429,7 @@ export class ServiceCache {
    */
   explain(id: ServiceID): ServiceExplanation | undefined {
     const steps = this.explainSteps(id);
-    for (;;) {
-      const next = steps?.next();
-      if (next === undefined) return undefined;
-      if (next.done === true) return next.value;
-    }
+    return steps && runToEnd(steps);
   }
 
   /**

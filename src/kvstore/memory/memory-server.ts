@@ -11,7 +11,7 @@ import {
 } from '../../base/arguments.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
 import { type RuntimeOptions, systemClock } from '../../base/system-clock.ts';
-import { TurnGate } from '../../base/turn-gate.ts';
+import { runToEnd, TurnGate } from '../../base/turn-gate.ts';
 import { keyRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type {
@@ -25,13 +25,7 @@ import type {
   WatchRequest,
   WriteOperation,
 } from '../session/transport.ts';
-import {
-  complete,
-  MemoryStore,
-  type MemoryStoreSnapshot,
-  type SteppedWork,
-  type StoreTxn,
-} from './memory-store.ts';
+import { MemoryStore, type MemoryStoreSnapshot, type SteppedWork, type StoreTxn } from './memory-store.ts';
 import { MemoryWatchStream } from './memory-watch-stream.ts';
 
 /** Options of a {@link MemoryServer}. */
@@ -133,7 +127,7 @@ export class MemoryServer {
   txn(request: TxnRequest): TxnResponse {
     this.checkLeader();
     this.#completePending();
-    return complete(this.#apply(request));
+    return runToEnd(this.#apply(request));
   }
 
   /**
@@ -294,7 +288,7 @@ export class MemoryServer {
 
   /** Completes the pending work in this turn, for a call that cannot wait. */
   #completePending(): void {
-    for (const work of this.#pending) complete(work);
+    for (const work of this.#pending) runToEnd(work);
   }
 
   #wake(): void {

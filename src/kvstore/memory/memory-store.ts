@@ -416,13 +416,6 @@ function versionAt(stored: Version | readonly Version[], revision: number): Vers
   return version?.value === undefined || version.modRevision > revision ? undefined : version;
 }
 
-/** Runs all steps and returns the result. */
-export function complete<T>(work: SteppedWork<T>): T {
-  let step = work.next();
-  while (step.done !== true) step = work.next();
-  return step.value;
-}
-
 function leaseOf({ lease }: Version): Pick<KeyValue, 'lease'> {
   return lease === NO_LEASE ? {} : { lease };
 }

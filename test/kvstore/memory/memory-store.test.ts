@@ -1,10 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { SortedMap } from '../../../src/base/sorted-map.ts';
+import { runToEnd } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, NO_END, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { complete, MemoryStore } from '../../../src/kvstore/memory/memory-store.ts';
+import { MemoryStore } from '../../../src/kvstore/memory/memory-store.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
   Compare,
@@ -206,7 +207,7 @@ function checkRange({ store, model }: Pair, at: number, limit: number, least: nu
 }
 
 function write(store: MemoryStore, writes: readonly WriteOperation[]): TxnResponse {
-  return complete(store.txn({ compare: [], writes }));
+  return runToEnd(store.txn({ compare: [], writes }));
 }
 
 const eventsFrom = (store: MemoryStore, revision: number): TransportEvent[][] =>
@@ -245,7 +246,7 @@ describe('the store of a server in this process', () => {
             const { compare: conditions, writes: wanted, otherwise } = todo;
             const succeeded = conditions.every((condition) => model.holds(condition));
             const otherwiseWrites = otherwise ? wanted.toReversed() : undefined;
-            const response = complete(
+            const response = runToEnd(
               store.txn(
                 otherwiseWrites === undefined
                   ? { compare: conditions, writes: wanted }
@@ -256,7 +257,7 @@ describe('the store of a server in this process', () => {
             expect(response).toEqual({ header: store.header, succeeded, deleted });
           } else if (todo.do === 'compact') {
             const failure = expected(model, todo.revision);
-            expect(outcomeOf(() => complete(store.compact(todo.revision)))).toBe(failure);
+            expect(outcomeOf(() => runToEnd(store.compact(todo.revision)))).toBe(failure);
             if (failure === undefined) model.compacted = todo.revision;
           } else if (todo.do === 'backup') {
             backup = { store: store.snapshot(), states: [...model.states], compacted: model.compacted };
@@ -317,7 +318,7 @@ describe('the store of a server in this process', () => {
       );
       write(store, writes);
     }
-    complete(store.compact(store.revision));
+    runToEnd(store.compact(store.revision));
     const listedAt = store.revision;
     write(store, [{ op: 'delete', range: keyRange(keyOf(7)) }]);
     let visited = 0;
@@ -337,7 +338,7 @@ describe('the store of a server in this process', () => {
       expect([page.kvs.length, page.more, page.count]).toEqual([1000, true, 200_000]);
       const delta = store.range({ ...prefixRange('p/'), minModRevision: listedAt + 1 });
       expect([delta.kvs.length, delta.count]).toEqual([0, 199_999]);
-      complete(store.compact(store.revision));
+      runToEnd(store.compact(store.revision));
       visited += found.mock.calls.length;
     } finally {
       found.mockRestore();
@@ -392,7 +393,7 @@ describe('the store of a server in this process', () => {
   it('compares a missing key as one without a lease, and never by its value, like etcd', () => {
     const { store } = newPair();
     const succeeds = (compare: Compare): boolean =>
-      complete(store.txn({ compare: [compare], writes: [] })).succeeded;
+      runToEnd(store.txn({ compare: [compare], writes: [] })).succeeded;
     expect(succeeds({ key: 'a', target: 'lease', equals: '0' })).toBe(true);
     expect(succeeds({ key: 'a', target: 'lease', equals: '7' })).toBe(false);
     expect(succeeds({ key: 'a', target: 'value', equals: bytesOfText('') })).toBe(false);
