@@ -1,5 +1,4 @@
 import { createRoute, z } from '@hono/zod-openapi';
-import { forEachInSteps, type TurnGate } from '../../base/turn-gate.ts';
 import type { PastFields } from '../../history/document-change.ts';
 import type { DocumentMoment } from '../../history/types.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
@@ -23,6 +22,7 @@ import type { KnownIdentity } from '../read-model.ts';
 import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from '../schemas/engine-schemas.ts';
 import { answerJSON, answerPieces } from './answer.ts';
 import { explainedServiceJSON } from './explained-service-json.ts';
+import { IdentityView } from './identity-view.ts';
 import { ListPages } from './list-pages.ts';
 import {
   AT,
@@ -57,48 +57,12 @@ const IDENTITY_FILTERS = {
   label: filterParameter('Only identities with this label: `app=web`, `k8s:app=web` or `k8s:app`'),
 };
 
-const LIST_SERVICES = createRoute({
-  method: 'get',
-  path: '/v1/services',
-  summary: 'Returns a page of services with their backends, sorted by namespace and name',
-  request: {
-    query: z.strictObject({ ...SERVICE_FILTERS, ...PAGE_PARAMETERS }),
-  },
-  responses: answers(pageOf(SERVICE), 'A page of services'),
-});
-
-const COUNT_SERVICES = createRoute({
-  method: 'get',
-  path: '/v1/services/count',
-  summary: 'Returns the number of services',
-  request: { query: z.strictObject(SERVICE_FILTERS) },
-  responses: answers(COUNT, 'The number of services'),
-});
-
 const GET_SERVICE = createRoute({
   method: 'get',
   path: '/v1/services/{namespace}/{name}',
   summary: 'Returns a service, its effective backends, and all offered backends',
   request: { params: z.object({ namespace: NAME, name: NAME }), query: AT },
   responses: answers(EXPLAINED_SERVICE, 'The service'),
-});
-
-const LIST_NODES = createRoute({
-  method: 'get',
-  path: '/v1/nodes',
-  summary: 'Returns a page of nodes, sorted by cluster and name',
-  request: {
-    query: z.strictObject({ ...NODE_FILTERS, ...PAGE_PARAMETERS }),
-  },
-  responses: answers(pageOf(NODE), 'A page of nodes'),
-});
-
-const COUNT_NODES = createRoute({
-  method: 'get',
-  path: '/v1/nodes/count',
-  summary: 'Returns the number of nodes',
-  request: { query: z.strictObject(NODE_FILTERS) },
-  responses: answers(COUNT, 'The number of nodes'),
 });
 
 const GET_NODE = createRoute({
@@ -109,33 +73,11 @@ const GET_NODE = createRoute({
   responses: answers(EXPLAINED_NODE, 'The node'),
 });
 
-const LIST_IDENTITIES = createRoute({
-  method: 'get',
-  path: '/v1/identities',
-  summary: 'Returns a page of identities with known labels, in no particular order',
-  request: {
-    query: z.strictObject({ ...IDENTITY_FILTERS, ...PAGE_PARAMETERS }),
-  },
-  responses: answers(pageOf(IDENTITY), 'A page of identities'),
-});
-
-const COUNT_IDENTITIES = createRoute({
-  method: 'get',
-  path: '/v1/identities/count',
-  summary: 'Returns the number of identities',
-  request: { query: z.strictObject(IDENTITY_FILTERS) },
-  responses: answers(COUNT, 'The number of identities'),
-});
-
 const GET_IDENTITY = createRoute({
   method: 'get',
   path: '/v1/identities/{identity}',
   summary: 'Returns the labels of an identity and the number of its prefixes',
-  request: {
-    params: z.object({
-      identity: integerParameter(2 ** 32 - 1),
-    }),
-  },
+  request: { params: z.object({ identity: integerParameter(2 ** 32 - 1) }) },
   responses: answers(IDENTITY, 'The identity'),
 });
 
@@ -147,27 +89,26 @@ export function addEngineRoutes(app: ApiApp, context: RouteContext): void {
 }
 
 function addServiceRoutes(app: ApiApp, context: RouteContext): void {
-  const { model, feed, clock, instance, gate } = context;
+  const { model, feed, gate } = context;
   const { services } = model;
-  const pages = new ListPages<ServiceDocument>(clock, feed.endSignal, ({ backends }) => 1 + backends.length);
   const sorted = new SortedView<AnnouncedService>(gate);
   const documentOf = (announced: AnnouncedService): ServiceDocument => serviceDocument(announced, model);
 
-  app.openapi(LIST_SERVICES, async (c) => {
-    const query = c.req.valid('query');
-    const page = await readPage(pages, gate, query, async () => {
-      const { revision } = feed;
-      const name = listName(instance, 'services', feed.lastOf('service'), query);
+  addList(app, context, {
+    plural: 'services',
+    pageOf: 'services with their backends, sorted by namespace and name',
+    schema: SERVICE,
+    filters: SERVICE_FILTERS,
+    filterOf: serviceFilter,
+    documentOf,
+    weightOf: ({ backends }) => 1 + backends.length,
+    items: () => values(services.snapshot()),
+    read: async () => {
+      const version = feed.lastOf('service');
       const snapshot = services.snapshot();
       const view = await sorted.of(snapshot, () => snapshot);
-      const matches = matching(values(view), serviceFilter(query));
-      return { name, revision, view, items: documents(matches, documentOf) };
-    });
-    return answerJSON(c, page);
-  });
-  app.openapi(COUNT_SERVICES, async (c) => {
-    const matches = matching(values(services.snapshot()), serviceFilter(c.req.valid('query')));
-    return answerJSON(c, await countItems(c, context, matches));
+      return { version, view, items: values(view) };
+    },
   });
   app.openapi(GET_SERVICE, async (c) => {
     const id = c.req.valid('param');
@@ -188,29 +129,26 @@ function addServiceRoutes(app: ApiApp, context: RouteContext): void {
 }
 
 function addNodeRoutes(app: ApiApp, context: RouteContext): void {
-  const { model, feed, clock, instance, gate } = context;
+  const { model, feed, gate } = context;
   const { nodes } = model;
-  const pages = new ListPages<NodeDocument>(clock, feed.endSignal);
   const sorted = new SortedView<Node>(gate);
   const documentOf = (node: Node): NodeDocument => nodeDocument(node, model);
 
-  app.openapi(LIST_NODES, async (c) => {
-    const query = c.req.valid('query');
-    const page = await readPage(pages, gate, query, async () => {
-      const { revision } = feed;
+  addList(app, context, {
+    plural: 'nodes',
+    pageOf: 'nodes, sorted by cluster and name',
+    schema: NODE,
+    filters: NODE_FILTERS,
+    filterOf: nodeFilter,
+    documentOf,
+    items: () => nodes.nodes(),
+    read: async () => {
       const version = feed.lastOf('node');
-      const name = listName(instance, 'nodes', version, query);
       const view = await sorted.of(version, () =>
         Array.from(nodes.nodes(), (node) => [node.fullName, node] as const),
       );
-      const matches = matching(values(view), nodeFilter(query));
-      return { name, revision, view, items: documents(matches, documentOf) };
-    });
-    return answerJSON(c, page);
-  });
-  app.openapi(COUNT_NODES, async (c) => {
-    const matches = matching(nodes.nodes(), nodeFilter(c.req.valid('query')));
-    return answerJSON(c, await countItems(c, context, matches));
+      return { version, view, items: values(view) };
+    },
   });
   app.openapi(GET_NODE, async (c) => {
     const { cluster, name } = c.req.valid('param');
@@ -229,25 +167,22 @@ function addNodeRoutes(app: ApiApp, context: RouteContext): void {
 }
 
 function addIdentityRoutes(app: ApiApp, context: RouteContext): void {
-  const { model, feed, clock, instance, gate } = context;
-  const pages = new ListPages<IdentityDocument>(clock, feed.endSignal);
+  const { model, gate } = context;
   const identities = new IdentityView(gate, () => model.identities());
   const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
 
-  app.openapi(LIST_IDENTITIES, async (c) => {
-    const query = c.req.valid('query');
-    const page = await readPage(pages, gate, query, async () => {
-      const { revision } = feed;
+  addList(app, context, {
+    plural: 'identities',
+    pageOf: 'identities with known labels, in no particular order',
+    schema: IDENTITY,
+    filters: IDENTITY_FILTERS,
+    filterOf: identityFilter,
+    documentOf,
+    items: () => model.identities(),
+    read: async () => {
       const { version, known } = await identities.read();
-      const name = listName(instance, 'identities', version, query);
-      const matches = matching(known, identityFilter(query));
-      return { name, revision, view: known, items: documents(matches, documentOf) };
-    });
-    return answerJSON(c, page);
-  });
-  app.openapi(COUNT_IDENTITIES, async (c) => {
-    const matches = matching(model.identities(), identityFilter(c.req.valid('query')));
-    return answerJSON(c, await countItems(c, context, matches));
+      return { version, view: known, items: known };
+    },
   });
   app.openapi(GET_IDENTITY, (c) => {
     const { identity } = c.req.valid('param');
@@ -258,6 +193,70 @@ function addIdentityRoutes(app: ApiApp, context: RouteContext): void {
         value: String(identity),
       });
     return answerJSON(c, documentOf({ identity, labels: labels ?? [], cluster: model.clusterOf(identity) }));
+  });
+}
+
+/** The filters in the query of a list. */
+type Filters = Readonly<Record<string, string | undefined>>;
+
+/** A list of items `V` of an engine, with the documents `T`. */
+interface EngineList<V extends object, T extends object> {
+  /** The name of the list in paths and descriptions. */
+  readonly plural: string;
+  /** Describes the items of a page and their order. */
+  readonly pageOf: string;
+  readonly schema: z.ZodType<T>;
+  readonly filters: Readonly<Record<string, z.ZodType<string | undefined>>>;
+  readonly filterOf: (filters: Filters) => (item: V) => boolean;
+  readonly documentOf: (item: V) => T;
+  /** Default 1; see `ListPages`. */
+  readonly weightOf?: (document: T) => number;
+  /** Returns the current items, in any order. */
+  readonly items: () => Iterable<V>;
+  /** Returns the items in the order of the list, their version, and the view that holds them in memory. */
+  readonly read: () => Promise<{
+    readonly version: number;
+    readonly view: object;
+    readonly items: Iterable<V>;
+  }>;
+}
+
+/** Adds the routes of a list: its pages, and the number of its items. */
+function addList<V extends object, T extends object>(
+  app: ApiApp,
+  context: RouteContext,
+  { plural, filters, filterOf, documentOf, ...list }: EngineList<V, T>,
+): void {
+  const { feed, instance, gate, clock } = context;
+  const pages = new ListPages<T>(clock, feed.endSignal, list.weightOf);
+  const getPage = createRoute({
+    method: 'get',
+    path: `/v1/${plural}`,
+    summary: `Returns a page of ${list.pageOf}`,
+    request: { query: z.strictObject({ ...filters, ...PAGE_PARAMETERS }) },
+    responses: answers(pageOf(list.schema), `A page of ${plural}`),
+  });
+  const getCount = createRoute({
+    method: 'get',
+    path: `/v1/${plural}/count`,
+    summary: `Returns the number of ${plural}`,
+    request: { query: z.strictObject(filters) },
+    responses: answers(COUNT, `The number of ${plural}`),
+  });
+  app.openapi(getPage, async (c) => {
+    const query = c.req.valid('query');
+    const { limit: _limit, continue: _token, ...wanted } = query;
+    const page = await readPage(pages, gate, query, async () => {
+      const { revision } = feed;
+      const { version, view, items } = await list.read();
+      const name = listName(instance, plural, version, query);
+      return { name, revision, view, items: documents(matching(items, filterOf(wanted)), documentOf) };
+    });
+    return answerJSON(c, page);
+  });
+  app.openapi(getCount, async (c) => {
+    const matches = matching(list.items(), filterOf(c.req.valid('query')));
+    return answerJSON(c, await countItems(c, context, matches));
   });
 }
 
@@ -273,71 +272,7 @@ function momentOf(
   return history.past.documentAt(kind, name, current, whenParameter(history, 'at', at, clock.wallTime()));
 }
 
-/** Number of identities read and compared in one step. */
-const IDENTITIES_PER_STEP = 2_048;
-
-interface IdentityList {
-  /** Changes only if the list changes. */
-  readonly version: number;
-  readonly known: readonly KnownIdentity[];
-}
-
-/**
- * Reads the list of all identities in turns of the event loop. Reads one list after the other; requests that wait for
- * the same read share its list, because each list of 1,000,000 identities takes 55 MB.
- */
-class IdentityView {
-  readonly #gate: TurnGate;
-  readonly #identities: () => Iterable<KnownIdentity>;
-  #last: IdentityList = { version: 0, known: [] };
-  #reading: Promise<unknown> = Promise.resolve();
-  /** The next read, before it begins. */
-  #next: Promise<IdentityList> | undefined;
-
-  constructor(gate: TurnGate, identities: () => Iterable<KnownIdentity>) {
-    this.#gate = gate;
-    this.#identities = identities;
-  }
-
-  /** Resolves to a list whose read begins after the call. */
-  read(): Promise<IdentityList> {
-    const begin = (): Promise<IdentityList> => {
-      this.#next = undefined;
-      return this.#read();
-    };
-    this.#next ??= this.#reading.then(begin, begin);
-    this.#reading = this.#next;
-    return this.#next;
-  }
-
-  async #read(): Promise<IdentityList> {
-    const { version, known: previous } = this.#last;
-    const known: KnownIdentity[] = [];
-    let isSame = true;
-    const add = (item: KnownIdentity): void => {
-      isSame &&= isSameIdentity(item, previous[known.length]);
-      known.push(item);
-    };
-    await this.#gate.runSteps(forEachInSteps(this.#identities(), IDENTITIES_PER_STEP, add));
-    if (!isSame || known.length !== previous.length) this.#last = { version: version + 1, known };
-    return this.#last;
-  }
-}
-
-function isSameIdentity(
-  { identity, labels, cluster }: KnownIdentity,
-  earlier: KnownIdentity | undefined,
-): boolean {
-  return identity === earlier?.identity && labels === earlier.labels && cluster === earlier.cluster;
-}
-
-type Filters<F> = { readonly [Name in keyof F]?: string | undefined };
-
-function serviceFilter({
-  namespace,
-  cluster,
-  served,
-}: Filters<typeof SERVICE_FILTERS>): (announced: AnnouncedService) => boolean {
+function serviceFilter({ namespace, cluster, served }: Filters): (announced: AnnouncedService) => boolean {
   return ({ service, endpoints: { backends } }) => {
     if (namespace !== undefined && service.id.namespace !== namespace) return false;
     if (cluster !== undefined && !backends.some((backend) => backend.cluster === cluster)) return false;
@@ -350,14 +285,11 @@ function serviceFilter({
   };
 }
 
-function nodeFilter({ cluster }: Filters<typeof NODE_FILTERS>): (node: Node) => boolean {
+function nodeFilter({ cluster }: Filters): (node: Node) => boolean {
   return (node) => cluster === undefined || node.cluster === cluster;
 }
 
-function identityFilter({
-  cluster,
-  label,
-}: Filters<typeof IDENTITY_FILTERS>): (known: KnownIdentity) => boolean {
+function identityFilter({ cluster, label }: Filters): (known: KnownIdentity) => boolean {
   const matches = label === undefined ? undefined : labelParameter(label);
   return (known) =>
     (cluster === undefined || known.cluster === cluster) && (matches === undefined || matches(known.labels));
