@@ -1,16 +1,9 @@
-import type { Clock, Timer } from '../base/clock.ts';
+import type { Clock } from '../base/clock.ts';
 import { counted } from '../base/show-value.ts';
 import type { Logger } from './log.ts';
+import { LogLimit } from './log-limit.ts';
 
-/** Within this time after a logged failure, further ones of its callback are counted, and logged at `debug`. */
-const PERIOD_MS = 60_000;
-
-/** The failures of one callback after the logged one. */
-interface Period {
-  readonly timer: Timer;
-  count: number;
-  last: Fault | undefined;
-}
+const REMEDY = 'remove the cause, or report a defect if there is none on this machine';
 
 /** The fields of a line. */
 interface Fault {
@@ -21,50 +14,38 @@ interface Fault {
 
 /**
  * Logs failures of callbacks at a bounded rate: the first one of a callback, and a minute later the number of further
- * ones with the last of them. A handler may fail for each node of a mesh, and for each retry.
+ * ones with the last of them. The others are logged at `debug`. A handler may fail for each node of a mesh, and for
+ * each retry.
  */
 export class FaultReport {
   readonly #log: Logger;
-  readonly #clock: Clock;
-  /** By callback. Their number is limited, because the code defines them. */
-  readonly #periods = new Map<string, Period>();
+  /** By callback. */
+  readonly #limit: LogLimit<Fault>;
 
   constructor(log: Logger, clock: Clock) {
     this.#log = log;
-    this.#clock = clock;
+    this.#limit = new LogLimit({
+      clock,
+      maxLines: 1,
+      onEnd: (callback, count, last) => {
+        const times = `${counted(count, 'more time', 'more times')}${subject(', last for', last)}`;
+        log.error(last, `${callback} failed ${times}; ${REMEDY}`);
+      },
+    });
   }
 
   /** Logs or counts a failure of `callback`, such as `node handler paths`. */
   add(callback: string, fault: Fault): void {
-    const period = this.#periods.get(callback);
-    this.#log[period === undefined ? 'error' : 'debug'](fault, `${callback} failed${subject(fault)}`);
-    if (period === undefined) {
-      const timer = this.#clock.after(PERIOD_MS, () => this.#end(callback));
-      this.#periods.set(callback, { timer, count: 0, last: undefined });
-    } else {
-      period.count++;
-      period.last = fault;
-    }
+    const level = this.#limit.admit(callback, fault) ? 'error' : 'debug';
+    this.#log[level](fault, `${callback} failed${subject(' for', fault)}`);
   }
 
   /** Logs the number of failures that were only counted. Call it before the end of the process, too. */
   flush(): void {
-    for (const callback of [...this.#periods.keys()]) this.#end(callback);
-  }
-
-  #end(callback: string): void {
-    const period = this.#periods.get(callback);
-    this.#periods.delete(callback);
-    period?.timer.cancel();
-    if (period?.last === undefined) return;
-    const { count, last } = period;
-    this.#log.error(
-      last,
-      `${callback} failed ${counted(count, 'more time', 'more times')}${last.node === undefined ? '' : `, last for ${last.node}`}; remove the cause, or report a defect if there is none on this machine`,
-    );
+    this.#limit.flush();
   }
 }
 
-function subject({ node }: Fault): string {
-  return node === undefined ? '' : ` for ${node}`;
+function subject(preposition: string, { node }: Fault): string {
+  return node === undefined ? '' : `${preposition} ${node}`;
 }

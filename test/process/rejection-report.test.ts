@@ -60,10 +60,11 @@ describe('a rejection', () => {
   });
 
   it('starts a new period a minute after the first one of its reason, and leaves no timer', () => {
-    const { lines, clock, reject } = reportInto();
+    const { lines, clock, report, reject } = reportInto();
     reject('wrong', 20);
     clock.advance(60_000);
     reject('wrong', 20);
+    report.flush();
     expect(lines).toHaveLength(40);
     expect(clock.pending).toBe(0);
   });
