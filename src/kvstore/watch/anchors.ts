@@ -1,3 +1,5 @@
+import { equalBytes } from '../codec/bytes.ts';
+import type { KeyValue } from '../session/transport.ts';
 import { WireKeyValue } from '../session/wire-key-value.ts';
 
 /** A put of a key, with enough data to recognise it in a store. */
@@ -5,6 +7,11 @@ export interface Anchor {
   readonly key: string;
   readonly modRevision: number;
   readonly value: Uint8Array;
+}
+
+/** Returns true if a server that was asked for the key of a put still has that put. */
+export function isUnchanged({ modRevision, value }: Anchor, found: KeyValue | undefined): boolean {
+  return found?.modRevision === modRevision && equalBytes(found.value, value);
 }
 
 // Number of puts that are compared before a stream resumes, each with a read of its key. One put alone may be equal in

@@ -1,7 +1,6 @@
-import { equalBytes } from '../codec/bytes.ts';
 import { asKvstoreError } from '../session/errors.ts';
 import type { KeyValue } from '../session/transport.ts';
-import { type Anchor, Anchors } from './anchors.ts';
+import { type Anchor, Anchors, isUnchanged } from './anchors.ts';
 
 /**
  * Reads a key, optionally at a revision. Rejects with `compacted` or `future-revision` if the revision is not
@@ -93,10 +92,6 @@ async function verdictOf(put: Anchor, read: ReadKey): Promise<PutVerdict> {
   const kv = await read(put.key);
   if (kv === undefined) return verdictOfHistory(put, read);
   return kv.modRevision > put.modRevision || isUnchanged(put, kv) ? 'proven' : 'restored';
-}
-
-function isUnchanged(put: Anchor, kv: KeyValue | undefined): boolean {
-  return kv?.modRevision === put.modRevision && equalBytes(kv.value, put.value);
 }
 
 async function verdictOfHistory(put: Anchor, read: ReadKey): Promise<PutVerdict> {

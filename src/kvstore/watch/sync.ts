@@ -1,9 +1,8 @@
 import type { Clock } from '../../base/clock.ts';
-import { equalBytes } from '../codec/bytes.ts';
 import { type KeyRange, keyRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type { KeyValue, RangeRequest, RangeResponse } from '../session/transport.ts';
-import type { Anchor } from './anchors.ts';
+import { type Anchor, isUnchanged } from './anchors.ts';
 import { type Cursor, DivergedError } from './cursor.ts';
 import { type KnownKeys, ListedRows } from './known-keys.ts';
 import type { PageSize } from './page-size.ts';
@@ -70,7 +69,7 @@ export async function proveHistory({ cursor, read, limits }: SyncOptions): Promi
   };
   const prove = async (anchor: Anchor): Promise<void> => {
     const { kvs } = await readAtCursor(keyRange(anchor.key));
-    if (!isUnchanged(kvs[0], anchor))
+    if (!isUnchanged(anchor, kvs[0]))
       throw new DivergedError(`${anchor.key} has another value than the one that was put`);
   };
   const proofs = anchors.latest.map(prove);
@@ -98,10 +97,6 @@ async function proveDeletes(
   ]);
   if (later.kvs.length > 0 || later.count !== known.size || answers.some(({ kvs }) => kvs.length > 0))
     throw new CannotResumeError('the keys must be compared');
-}
-
-function isUnchanged(kv: KeyValue | undefined, { modRevision, value }: Anchor): boolean {
-  return kv?.modRevision === modRevision && equalBytes(kv.value, value);
 }
 
 /**
@@ -165,7 +160,7 @@ class Sync {
   async #unchangedRevision(anchor: Anchor): Promise<number> {
     const { kvs } = await this.#read(keyRange(anchor.key));
     const [kv] = kvs;
-    if (isUnchanged(kv, anchor)) return anchor.modRevision;
+    if (isUnchanged(anchor, kv)) return anchor.modRevision;
     if (kv === undefined || kv.modRevision >= this.#cursor.knownBefore(anchor.key)) return 0;
     throw new DivergedError(`${anchor.key} has another value than the one that was put`);
   }
