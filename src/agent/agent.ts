@@ -302,7 +302,7 @@ export class Agent implements ReadModel, PlayTarget {
     try {
       await this.#kubernetes?.waitForLabels();
       await keeper.releaseRestored(cluster);
-      if (cluster === this.#options.clusterName) this.#kubernetes?.freeWithheldIdentities();
+      if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheld();
     } catch (error) {
       this.#context.log.error(
         { err: error, cluster },
