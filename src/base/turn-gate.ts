@@ -218,6 +218,20 @@ export const OPEN_GATE: TurnGate = new TurnGate({
   weightPerTurn: Number.POSITIVE_INFINITY,
 });
 
+/** Calls {@link TurnGate.runInBackground}. Without a gate, runs all steps now, and throws if a step throws. */
+export function runNowOrInBackground(
+  gate: TurnGate | undefined,
+  steps: Iterable<unknown>,
+  options: Parameters<TurnGate['runInBackground']>[1] = {},
+): void {
+  if (gate !== undefined) {
+    gate.runInBackground(steps, options);
+    return;
+  }
+  for (const _ of steps);
+  options.onEnd?.();
+}
+
 /** Runs all steps in this turn of the event loop, and returns the result. */
 export function runToEnd<T>(steps: Generator<unknown, T, void>): T {
   let step = steps.next();

@@ -202,7 +202,6 @@ const BY_FILE: Readonly<Record<string, readonly EquivalentOfFile[]>> = {
   ],
   'src/kvstore/stores/batch-slices.ts': [
     ['slicesOf', ['_ === 0 → false'], 'returns a copy of the batch instead of the batch'],
-    ['runSteps', ['_?._ → _'], 'the gate has run the step; only the type requires the fallback'],
   ],
   'src/kvstore/stores/canary.ts': [
     ['Canary.write', ['{_ = undefined;} → {}'], 'the cancellation of an ended write has no effect'],

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../base/clock.ts';
-import type { TurnGate } from '../../base/turn-gate.ts';
+import { runNowOrInBackground, type TurnGate } from '../../base/turn-gate.ts';
 import {
   type FollowedResource,
   objectVersion,
@@ -9,7 +9,7 @@ import {
   type ResourceState,
   type ResourceStatus,
 } from '../resource.ts';
-import { type AnyFeed, runSteps } from './object-feed.ts';
+import type { AnyFeed } from './object-feed.ts';
 
 /** Options of {@link FollowedKind}. */
 export interface FollowedKindOptions {
@@ -172,7 +172,7 @@ export class FollowedKind {
       if (generation === this.#generation) onDone?.();
     };
     const { gate, signal } = this.#options;
-    runSteps(gate, steps, { signal, onEnd });
+    runNowOrInBackground(gate, steps, { signal, onEnd });
   }
 
   /** Ends the reflector and resolves when it has ended. */
@@ -208,7 +208,7 @@ export class FollowedKind {
     const { gate, signal, onForget } = this.#options;
     onForget?.(this.size);
     this.follow(kind, 'missing');
-    runSteps(gate, this.#feed.forgetSteps(), { signal });
+    runNowOrInBackground(gate, this.#feed.forgetSteps(), { signal });
   }
 
   #end(): void {

@@ -1,5 +1,5 @@
 import type { RejectionLog } from '../../base/rejection.ts';
-import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { OPEN_GATE, runNowOrInBackground, type TurnGate } from '../../base/turn-gate.ts';
 import { AgingTable } from '../aging-table.ts';
 import type { ObjectName } from '../object-table.ts';
 import { type ObjectFields, parseObject } from '../parse-object.ts';
@@ -181,7 +181,7 @@ export class ObjectFeed<T> implements AnyFeed {
         this.#options.tap?.onReceived();
         this.received();
         const { gate, signal } = this.#options;
-        runSteps(gate, this.#sweepSteps(run, onComplete), { signal });
+        runNowOrInBackground(gate, this.#sweepSteps(run, onComplete), { signal });
       },
     };
   }
@@ -280,23 +280,4 @@ export class ObjectFeed<T> implements AnyFeed {
       yield;
     }
   }
-}
-
-/**
- * Runs steps in the background, or immediately if there is no gate. Then calls `onEnd`.
- *
- * @param signal if it fires, the remaining steps do not run
- */
-export function runSteps(
-  gate: TurnGate | undefined,
-  steps: Iterable<unknown>,
-  {
-    signal,
-    onEnd,
-  }: { readonly signal?: AbortSignal | undefined; readonly onEnd?: (() => void) | undefined } = {},
-): void {
-  if (gate === undefined) {
-    for (const _ of steps);
-    onEnd?.();
-  } else gate.runInBackground(steps, { signal, onEnd });
 }

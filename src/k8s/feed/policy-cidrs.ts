@@ -1,5 +1,5 @@
 import { type Rejection, rejection } from '../../base/rejection.ts';
-import type { TurnGate } from '../../base/turn-gate.ts';
+import { runNowOrInBackground, type TurnGate } from '../../base/turn-gate.ts';
 import { cidrGroupLabels, cidrLabels, type WorldLabels } from '../../metadata/cidr-labels.ts';
 import type { Prefix } from '../../net/prefix.ts';
 import { subtractPrefixes } from '../../net/subtract-prefixes.ts';
@@ -12,7 +12,7 @@ import {
   readCiliumPolicyCIDRs,
   readNetworkPolicyCIDRs,
 } from '../parse-policy-cidrs.ts';
-import { type KindReader, runSteps } from './object-feed.ts';
+import type { KindReader } from './object-feed.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 
 /** Maximum number of CIDRs per policy, so that one policy cannot fill the IPCache. */
@@ -137,7 +137,7 @@ export class PolicyCIDRTable {
     this.#pending.set(resource, steps);
     if (this.#steps !== undefined) return;
     this.#steps = this.#applyPending();
-    runSteps(this.#gate, this.#steps, { signal: this.#signal });
+    runNowOrInBackground(this.#gate, this.#steps, { signal: this.#signal });
   }
 
   /** If the metadata throws, applies the other changes, and applies the failed ones again with the next change. */

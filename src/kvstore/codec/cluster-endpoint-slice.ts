@@ -1,4 +1,5 @@
 import { checkArgument, ITERABLE, LIST, NUMBER, objectWith, oneOf, TEXT } from '../../base/arguments.ts';
+import { runToEnd } from '../../base/turn-gate.ts';
 import { parseWeight, WEIGHT_ANNOTATION, WEIGHT_RULE } from '../../model/backend-weight.ts';
 import {
   type ClusterEndpointSlice,
@@ -310,13 +311,7 @@ export function decodeClusterEndpointSlice(
   at: string,
   limits: ValueLimits = VALUE_LIMITS,
 ): Decoded<ClusterEndpointSlice> {
-  return decodeWith(at, (drop) => {
-    const steps = readSlice(expected, value, limits, drop);
-    for (;;) {
-      const step = steps.next();
-      if (step.done) return step.value;
-    }
-  });
+  return decodeWith(at, (drop) => runToEnd(readSlice(expected, value, limits, drop)));
 }
 
 /**

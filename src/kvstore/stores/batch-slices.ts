@@ -1,4 +1,3 @@
-import type { TurnGate } from '../../base/turn-gate.ts';
 import type { WatchEvent } from '../session/backend.ts';
 import { valueLength } from '../session/table-event.ts';
 
@@ -42,21 +41,4 @@ export function* slicesOf(
     weight += eventWeight;
   }
   yield { events: from === 0 ? batch : batch.slice(from), weight };
-}
-
-/**
- * Runs a generator to its end and returns its result. Each step passes the gate with the weight of a slice. Returns
- * `undefined` if the signal fires first.
- */
-export async function runSteps<T>(
-  steps: Generator<undefined, T>,
-  gate: TurnGate,
-  signal: AbortSignal,
-): Promise<T | undefined> {
-  let step: IteratorResult<undefined, T> | undefined;
-  const run = (): void => {
-    step = steps.next();
-  };
-  while (await gate.run(SLICE_WEIGHT, run, signal)) if (step?.done) return step.value;
-  return undefined;
 }

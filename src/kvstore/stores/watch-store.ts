@@ -21,7 +21,7 @@ import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from 
 import { KeyTable } from '../session/key-table.ts';
 import { nameOf, rowOf, TableEvent } from '../session/table-event.ts';
 import { bytesOf, WireKeyValue } from '../session/wire-key-value.ts';
-import { runSteps, slicesOf } from './batch-slices.ts';
+import { slicesOf } from './batch-slices.ts';
 
 /** Decodes the value of a key. `name` is the key without the prefix, `at` is the whole key, for rejections. */
 export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
@@ -360,8 +360,14 @@ export class WatchStore<T> {
   ): Promise<Decoded<T> | undefined> {
     const name = key.slice(prefix.length);
     const steps = this.#options.decodeLarge?.(name, value, key);
+    if (steps === undefined) return undefined;
+    let decoded: Decoded<T> | undefined;
+    const decode = function* (): Generator<undefined, void, void> {
+      decoded = yield* steps;
+    };
     try {
-      return steps && (await runSteps(steps, gate, signal));
+      await gate.runSteps(decode(), signal);
+      return decoded;
     } catch (error) {
       return this.#decoderFault(error, name, key);
     }

@@ -1,6 +1,5 @@
 import type { Rejection } from '../../base/rejection.ts';
-import { forEachInSteps } from '../../base/turn-gate.ts';
-import { runSteps } from '../../k8s/feed/object-feed.ts';
+import { forEachInSteps, runNowOrInBackground } from '../../base/turn-gate.ts';
 import { equalBytes } from '../../kvstore/codec/bytes.ts';
 import { encodeServiceExport } from '../../kvstore/codec/service-export.ts';
 import { objectKey } from '../collect/observed-kind.ts';
@@ -81,7 +80,7 @@ function follow(context: InputContext, objects: ServiceExportObjects): FollowedI
     yield* forEachInSteps(existing, EXPORTS_PER_STEP, (name) => keys.review(name));
     areReviewed = true; // not if a step has thrown, because the sweep would then delete keys of existing exports
   }
-  runSteps(gate, reviewExisting(), { signal: stopped.signal, onEnd: onChange });
+  runNowOrInBackground(gate, reviewExisting(), { signal: stopped.signal, onEnd: onChange });
   const leave = objects.listen((kind, events) => {
     if (kind === 'services' || kind === 'serviceexports')
       for (const { object } of events) keys.review(objectKey(object));

@@ -1,5 +1,5 @@
+import { runNowOrInBackground } from '../../base/turn-gate.ts';
 import { WorkQueue } from '../../base/work-queue.ts';
-import { runSteps } from '../../k8s/feed/object-feed.ts';
 import type { FedServices } from '../../k8s/feed/service-readers.ts';
 import { ServiceCache } from '../../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID } from '../../servicecache/service-id.ts';
@@ -47,7 +47,8 @@ class ServiceKeys {
   constructor(context: InputContext) {
     this.#context = context;
     const { clock, random } = context;
-    this.#waiting = new WorkQueue({ clock, random, onDue: () => runSteps(context.gate, this.#publishDue()) });
+    const onDue = (): void => runNowOrInBackground(context.gate, this.#publishDue());
+    this.#waiting = new WorkQueue({ clock, random, onDue });
     const namespaceOf = ({ namespace }: ServiceID): string => namespace;
     const change = (current: ServiceID | undefined, previous: ServiceID | undefined): void =>
       this.#write(current, previous);
@@ -171,7 +172,7 @@ function follow(context: InputContext, objects: ServiceObjects): FollowedInputs 
     if (hasBegunToFlush || joined?.complete !== true) context.onChange();
     else {
       hasBegunToFlush = true;
-      runSteps(context.gate, services.publishWaiting(), { onEnd: context.onChange });
+      runNowOrInBackground(context.gate, services.publishWaiting(), { onEnd: context.onChange });
     }
   };
   joined = objects.join({

@@ -1,4 +1,5 @@
-import { type AnyFeed, type KindReader, ObjectFeed, runSteps } from '../../k8s/feed/object-feed.ts';
+import { runNowOrInBackground, runToEnd } from '../../base/turn-gate.ts';
+import { type AnyFeed, type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
 import { readID } from '../../k8s/parse-object.ts';
 import { readFlags } from '../../k8s/parse-service.ts';
 import { readSharedSlice, SHARED_SLICE_FIELDS, type SharedSlice } from '../../k8s/parse-shared-slice.ts';
@@ -102,7 +103,7 @@ class SliceKeys {
     const steps = this.#reviewSteps(service, slices);
     const { gate, onChange } = this.#context;
     if (slices.size <= SLICES_PER_STEP) {
-      runSteps(undefined, steps);
+      runToEnd(steps);
       return;
     }
     this.#reviews++;
@@ -110,7 +111,7 @@ class SliceKeys {
       this.#reviews--;
       onChange();
     };
-    runSteps(gate, steps, { onEnd });
+    runNowOrInBackground(gate, steps, { onEnd });
   }
 
   *#reviewSteps(service: string, slices: ReadonlySet<SharedSlice>): Generator<undefined, void, void> {
