@@ -12,7 +12,8 @@ import {
 } from './session/backend.ts';
 import type { CallLimits, Timed } from './session/call-limits.ts';
 import { asKvstoreError, KvstoreError, neverTakesEffect, rethrowWithRight } from './session/errors.ts';
-import type { Binding, LeaseKeeper } from './session/lease-keeper.ts';
+import type { Binding } from './session/lease-bindings.ts';
+import type { LeaseKeeper } from './session/lease-keeper.ts';
 import {
   type CallOptions,
   type Compare,
@@ -95,7 +96,7 @@ export class KvstoreWriter {
   /** See `KvstoreBackend`. */
   async deletePrefix(prefix: string, options: Omit<DeleteOptions, 'ifModRevision'>): Promise<number> {
     const { gate = OPEN_GATE, clientWrites } = this.#options;
-    const previous = this.#keepers.map(({ bindingCount }) => bindingCount);
+    const previous = this.#keepers.map(({ bindings }) => bindings.count);
     clientWrites.forgetBelow(prefix);
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
     const { header, deleted } = await this.#txn({ compare: [], writes }, options);
@@ -129,7 +130,7 @@ export class KvstoreWriter {
       answer = await this.#txn(request, timed);
     } catch (thrown) {
       const error = asKvstoreError(thrown);
-      keeper?.settle(bindings, !neverTakesEffect(error));
+      keeper?.bindings.settle(bindings, !neverTakesEffect(error));
       const lease = endedLease(error, bindings);
       if (isLastTry || lease === undefined) throw thrown;
       keeper?.markLost(lease);
@@ -138,7 +139,7 @@ export class KvstoreWriter {
     const { header, succeeded, deleted } = answer;
     const { revision } = header;
     // Without a condition, each put was applied, or was omitted because the store has it under this lease.
-    keeper?.settle(bindings, condition === undefined || succeeded, revision);
+    keeper?.bindings.settle(bindings, condition === undefined || succeeded, revision);
     const mayOmit = request.otherwise !== undefined;
     // A transaction that may omit writes compares their values: if it succeeded, all values were equal.
     const isComplete = mayOmit ? !succeeded : succeeded;
@@ -161,7 +162,7 @@ export class KvstoreWriter {
   ): void {
     const { clientWrites } = this.#options;
     const ended = released.filter(({ write }) => isApplied(write));
-    for (const { holder, binding } of ended) holder.unbind(binding, revision);
+    for (const { holder, binding } of ended) holder.bindings.unbind(binding, revision);
     for (const write of writes) {
       if (!isPut(write) || !isApplied(write)) continue;
       if (keeper === undefined) clientWrites.forget(write.key);
@@ -181,7 +182,7 @@ export class KvstoreWriter {
     for (const holder of this.#keepers)
       for (const write of writes) {
         const isKept = holder === keeper && write.value !== undefined;
-        const binding = isKept ? undefined : holder.bindingOf(write.key);
+        const binding = isKept ? undefined : holder.bindings.bindingOf(write.key);
         if (binding !== undefined) released.push({ write, holder, binding });
       }
     return released;
@@ -194,7 +195,7 @@ export class KvstoreWriter {
    */
   *#unbindBelow(prefix: string, revision: number, previous: readonly number[]): Generator<void, void, void> {
     for (const [index, keeper] of this.#keepers.entries()) {
-      for (const keys of keeper.unbindBelow(prefix, revision, previous[index] ?? 0)) {
+      for (const keys of keeper.bindings.unbindBelow(prefix, revision, previous[index] ?? 0)) {
         for (const key of keys)
           if (!this.#isBound(key)) this.#options.clientWrites.recordDelete(key, revision);
         yield;
@@ -210,7 +211,7 @@ export class KvstoreWriter {
 
   /** Returns true if a key is bound to a held lease. */
   #isBound(key: string): boolean {
-    return this.#keepers.some((keeper) => keeper.bindingOf(key) !== undefined);
+    return this.#keepers.some((keeper) => keeper.bindings.bindingOf(key) !== undefined);
   }
 
   /** Sends a transaction, with the lock and the fence as guards if requested. */

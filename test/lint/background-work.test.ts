@@ -47,7 +47,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'kvstore/etcd/etcd-backend.ts #followFile',
     'kvstore/etcd/etcd-watch-stream.ts run',
     'kvstore/kvstore-client.ts #compareClientWrites',
-    'kvstore/session/lease-keeper.ts #renew',
+    'kvstore/session/lease-keepalives.ts #renew',
     'kvstore/session/lock-keeper.ts #deleteEntry',
     'kvstore/watch/list-and-watch.ts checkHistory',
     'kvstore/watch/list-and-watch.ts checkRights',

@@ -1,5 +1,4 @@
 import { deferred } from '../../base/sleep.ts';
-import { SortedMap } from '../../base/sorted-map.ts';
 import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import {
@@ -10,7 +9,8 @@ import {
   missingNewLease,
 } from './errors.ts';
 import { type ClockReading, clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
-import { LeasedKeys } from './leased-keys.ts';
+import { type Binding, LeaseBindings } from './lease-bindings.ts';
+import { LeaseKeepalives } from './lease-keepalives.ts';
 import { untilAborted } from './shared-signal.ts';
 import type { LeaseID, Transport } from './transport.ts';
 
@@ -40,44 +40,6 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   onRenewed?(): void;
 }
 
-/** The binding of a key to a lease, made before each write under a lease. Its fields do not change. */
-export interface Binding {
-  readonly key: string;
-  /** @internal */
-  readonly held: HeldLease;
-  /** @internal The row of the key. If the row has another order, it belongs to another binding. */
-  readonly row: number;
-  /** Number of bindings made by the keeper, including this one, modulo 2³². */
-  readonly order: number;
-  /**
-   * Revision of the store after the last known write of the key under the lease; 0 if the revision is unknown,
-   * {@link UNWRITTEN} if no write is known. Writes that may have taken effect count.
-   */
-  readonly writtenAt: number;
-}
-
-/** The `writtenAt` of a key without a known write under its lease. */
-const UNWRITTEN = -1;
-
-// Limits the size of a revocation, because etcd deletes all keys of the lease in one transaction. Cilium has the same
-// limit.
-const KEYS_PER_LEASE = 1000;
-/**
- * Maximum number of rows of a lease, for each of its keys or for each of `KEYS_PER_LEASE`, whichever are more. If there
- * are more rows, those of keys that have left the lease are dropped.
- */
-const MAX_ROWS_PER_KEY = 4;
-/** Maximum numbers of keys and of rows in one step of {@link LeaseKeeper.unbindBelow}. A row takes about 5 ns. */
-const KEYS_PER_STEP = 256;
-const ROWS_PER_STEP = 1 << 16;
-/**
- * Leases with a shorter TTL send keepalives with a deadline of a third of it, so that a second keepalive is possible.
- * For longer TTLs the default deadline of the transport, 10 s, is short enough. Example: the lease of locks, 25 s,
- * counts as lost after 22.5 s; its keepalives begin after 8.3 s and 18.8 s.
- */
-const MAX_SHORT_TTL_SECONDS = 20;
-/** Weight of a keepalive at the gate. Its request takes about 100 µs, and an event 2 to 3 µs. */
-const KEEPALIVE_WEIGHT = 40;
 /**
  * Maximum number of concurrent revocations. For a session of a million keys, which has a thousand leases, sending all
  * requests in one turn took 0.15 s.
@@ -87,41 +49,17 @@ const MAX_REVOCATIONS = 16;
 const MAX_UNADOPTABLE = 10_000;
 /** Default deadline of a revocation. Processes wait 5 s for the close of a client. */
 const REVOCATION_MS = 3500;
-/**
- * The pause between two checks is at least 1 ms for each 10 leases. A check takes less than 1 µs for each lease, so
- * checks use at most 1 % of the time.
- */
-const LEASES_PER_MS = 10;
-
-/** Returns true if an order is in (`previous`, `latest`]. All three are modulo 2³². */
-export function isOrderAfter(order: number, previous: number, latest: number): boolean {
-  return (order - previous - 1) >>> 0 < (latest - previous) >>> 0;
-}
-
-/** Returns the number by which the rows of keys refer to a lease. It is not 0, which means no lease. */
-function numberOf({ order }: HeldLease): number {
-  return order + 1;
-}
 
 /**
- * Keeps the leases of a client alive and distributes its keys over them, at most 1000 on each. A lease is *lost* if the
- * server does not have it, or if no keepalive succeeded during its TTL. A loss is an event and not an error, because
- * the next key gets a new lease. A lease without keys is not kept alive and expires.
- *
- * A put calls `bindAll` before its request, and `settle` afterwards. A delete calls `bindingOf`, and `unbind`
- * afterwards.
+ * The leases of a client: requests them as keys are bound to them, keeps those with keys alive, and reports the keys of
+ * lost ones. A lease is *lost* if the server does not have it, or if no keepalive succeeded during its TTL. A loss is
+ * an event and not an error, because the next key gets a new lease. A lease without keys is not kept alive and expires.
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
   readonly #leases = new Map<LeaseID, HeldLease>();
-  /** The held leases by {@link numberOf}. */
-  readonly #byNumber = new Map<number, HeldLease>();
-  /** Leases with room for more keys. New keys use the oldest of them, so that the newest become empty and expire. */
-  readonly #withRoom = new SortedMap<HeldLease, true>((one, other) => one.order - other.order);
   /** Number of leases granted or adopted so far. */
   #leaseCount = 0;
-  readonly #keys = new LeasedKeys();
-  #bindingCount = 0;
   /** The running request for a new lease. */
   #granting: Promise<void> | undefined;
   /** Running adoptions of leases. */
@@ -131,15 +69,21 @@ export class LeaseKeeper {
   /** The last leases that must not be adopted: they are lost, or have another TTL. */
   readonly #unadoptable = new Set<LeaseID>();
   readonly #closed = new AbortController();
-  #isKeepingAlive = false;
-  /** Ends the pause between two checks of the leases. */
-  #endPause: () => void = () => {};
-  /** Monotonic time; in the past while no pause is running. */
-  #pauseEndsAt = Number.NEGATIVE_INFINITY;
+  readonly #keepalives: LeaseKeepalives;
   #lost = 0;
+  /** The bindings of keys to the held leases. */
+  readonly bindings: LeaseBindings;
 
   constructor(options: LeaseKeeperOptions) {
     this.#options = options;
+    this.#keepalives = new LeaseKeepalives({
+      ...options,
+      leases: this.#leases,
+      signal: this.#closed.signal,
+      onLost: (leases) => this.#removeLost(leases),
+    });
+    // A lease with keys is checked more often.
+    this.bindings = new LeaseBindings((lease) => this.#keepalives.schedule(lease));
   }
 
   /** Number of held leases. */
@@ -166,8 +110,8 @@ export class LeaseKeeper {
    * @param signal ends the wait for a new lease; nothing is bound then
    */
   bind(key: string, signal?: AbortSignal): Promise<Binding> {
-    const find = (): HeldLease | undefined => this.#leaseAt(this.#keys.find(key)) ?? this.#withRoom.first;
-    return this.#withLease(find, (lease) => this.#bindTo(lease, key, this.#keys.ensure(key)), signal);
+    const find = (): HeldLease | undefined => this.bindings.leaseFor(key);
+    return this.#withLease(find, (lease) => this.bindings.bind(lease, key), signal);
   }
 
   /** Like {@link bind} for several keys. If it rejects, those of the keys that were never written are unbound. */
@@ -177,22 +121,22 @@ export class LeaseKeeper {
   ): Promise<readonly Binding[]> {
     const bindings: Binding[] = [];
     let unexpired: HeldLease | undefined; // checked in this turn
+    const isUnexpired = (lease: HeldLease): boolean => {
+      if (lease !== unexpired && !lease.isExpired) unexpired = lease;
+      return lease === unexpired;
+    };
     try {
       for (const { key } of writes) {
-        const row = this.#keys.ensure(key);
-        const lease = this.#leaseAt(row) ?? this.#withRoom.first;
-        if (lease !== unexpired && lease?.isExpired === false) unexpired = lease;
-        if (lease !== undefined && lease === unexpired) {
-          bindings.push(this.#bindTo(lease, key, row));
-        } else {
-          if (this.#keys.leaseOf(row) === 0) this.#keys.delete(row); // the next call may bind nothing
-          bindings.push(await this.bind(key, signal));
+        let binding = this.bindings.tryBind(key, isUnexpired);
+        if (binding === undefined) {
+          binding = await this.bind(key, signal);
           unexpired = undefined; // another turn
         }
+        bindings.push(binding);
       }
       return bindings;
     } catch (error) {
-      this.settle(bindings, false);
+      this.bindings.settle(bindings, false);
       throw error;
     }
   }
@@ -213,11 +157,7 @@ export class LeaseKeeper {
   ): Promise<boolean> {
     const lease = this.#leases.get(id) ?? (await untilAborted(this.#adopt(id, prepare), signal));
     if (lease?.isHeld !== true || lease.isExpired) return false;
-    for (const key of keys) {
-      const row = this.#keys.ensure(key);
-      this.#bindRow(lease, row);
-      this.#keys.setWrittenAt(row, 0); // an earlier session has written the key at an unknown revision
-    }
+    for (const key of keys) this.bindings.bindWritten(lease, key);
     return true;
   }
 
@@ -229,95 +169,6 @@ export class LeaseKeeper {
       return undefined;
     };
     return this.#withLease(find, ({ id, order }) => ({ lease: id, isNew: order >= previousLeases }));
-  }
-
-  /**
-   * Returns the binding of a key to a held lease. Call it before a delete, and pass the result to {@link unbind} after
-   * the delete.
-   */
-  bindingOf(key: string): Binding | undefined {
-    const row = this.#keys.isEmpty ? -1 : this.#keys.find(key);
-    const held = this.#leaseAt(row);
-    if (held === undefined) return undefined;
-    return { key, held, row, order: this.#keys.orderOf(row), writtenAt: this.#keys.writtenAt(row) };
-  }
-
-  /**
-   * Number of bindings made so far, modulo 2³². Read it before a delete of a prefix, and pass it to {@link unbindBelow}
-   * after the delete.
-   */
-  get bindingCount(): number {
-    return this.#bindingCount;
-  }
-
-  /**
-   * Removes a binding after a delete, or a write without a lease. Does nothing if the key was bound again.
-   *
-   * @param revision revision of the delete or write; if the binding was written at a later revision, it stays
-   */
-  unbind(binding: Binding | undefined, revision: number = Number.POSITIVE_INFINITY): void {
-    if (binding === undefined) return;
-    const row = this.#rowOf(binding);
-    if (this.#keys.orderOf(row) === binding.order) this.#unbindRow(row, revision);
-  }
-
-  /**
-   * Unbinds the keys that start with `prefix` after a delete of all of them, in steps. Keys that were bound later stay
-   * bound.
-   *
-   * @param revision of the delete, as in {@link unbind}
-   * @param previous the {@link bindingCount} when the delete began
-   * @returns one iteration for each step, with the keys visited by the step
-   */
-  *unbindBelow(prefix: string, revision: number, previous: number): Generator<readonly string[], void, void> {
-    const keyBelow = this.#keys.below(prefix);
-    let keys: string[] = [];
-    for (let row = 0; row < this.#keys.limit; row++) {
-      const key = keyBelow(row);
-      if (key !== undefined) {
-        keys.push(key);
-        const isLater = isOrderAfter(this.#keys.orderOf(row), previous, this.#bindingCount);
-        if (!isLater) this.#unbindRow(row, revision);
-      }
-      if (keys.length < KEYS_PER_STEP && (row + 1) % ROWS_PER_STEP > 0) continue;
-      yield keys;
-      keys = [];
-    }
-    if (keys.length > 0) yield keys;
-  }
-
-  /**
-   * Records that a write under this binding may have taken effect, even if the key was bound again since.
-   *
-   * If a concurrent delete or a refused write has removed the binding, this restores it, because the write may be later
-   * than the delete. If the outcome of the write is unknown, this binds the key again. The new order keeps the key
-   * bound after all deletes that have already begun, because the write may be later than they are.
-   *
-   * @param revision revision of the write; undefined if its outcome is unknown
-   */
-  confirm(binding: Binding, revision?: number): void {
-    const { held, key, order } = binding;
-    if (!held.isHeld) return;
-    const known = this.#rowOf(binding);
-    const lease = this.#leaseAt(known);
-    const isRestored = lease === undefined;
-    const isBoundAgain = isRestored || revision === undefined;
-    const row = isBoundAgain ? this.#keys.ensure(key) : known;
-    if (isBoundAgain) this.#bindRow(lease ?? held, row);
-    // Restore the order, too: the write is not later than deletes that began after it.
-    if (isRestored && revision !== undefined) this.#keys.bind(row, numberOf(held), order);
-    const writtenAt = Math.max(binding.writtenAt, revision ?? 0);
-    if (writtenAt > this.#keys.writtenAt(row)) this.#keys.setWrittenAt(row, writtenAt);
-  }
-
-  /**
-   * Confirms the bindings of a transaction if its puts may have taken effect. Otherwise the keys do not belong to this
-   * client, and are unbound, unless they were written before.
-   */
-  settle(bindings: readonly Binding[], mayBeWritten: boolean, revision?: number): void {
-    for (const binding of bindings)
-      if (mayBeWritten) this.confirm(binding, revision);
-      else this.unbind(binding, UNWRITTEN);
   }
 
   /** Removes a lease which the server does not have any more. */
@@ -347,9 +198,7 @@ export class LeaseKeeper {
     const leases = [...this.#leases.keys()];
     for (const lease of this.#leases.values()) lease.isHeld = false;
     this.#leases.clear();
-    this.#withRoom.clear();
-    this.#byNumber.clear();
-    this.#keys.clear();
+    this.bindings.clear();
     if (!revoke) return true;
     const remaining = leases.values(); // one iterator for all loops, so that each lease is taken by one of them
     const loops = Array.from({ length: MAX_REVOCATIONS }, () => this.#revoke(remaining, deadlineMs));
@@ -371,59 +220,6 @@ export class LeaseKeeper {
       else if (lease.isExpired) this.markLost(lease.id);
       else return use(lease);
     }
-  }
-
-  #bindTo(lease: HeldLease, key: string, row: number): Binding {
-    const order = this.#bindRow(lease, row);
-    return { key, held: lease, row, order, writtenAt: this.#keys.writtenAt(row) };
-  }
-
-  /** Binds the key of a row. Returns the order of the binding. */
-  #bindRow(lease: HeldLease, row: number): number {
-    this.#bindingCount = (this.#bindingCount + 1) | 0;
-    if (this.#bindingCount === 0) this.#bindingCount = 1; // 0 is the order of a free row
-    const previous = this.#keys.leaseOf(row);
-    const isMoved = previous !== numberOf(lease);
-    if (isMoved && previous !== 0) {
-      this.#leaveLease(row);
-      this.#keys.setWrittenAt(row, UNWRITTEN);
-    }
-    this.#keys.bind(row, numberOf(lease), this.#bindingCount);
-    if (isMoved) this.#addRow(lease, row);
-    return this.#bindingCount;
-  }
-
-  #addRow(lease: HeldLease, row: number): void {
-    const isFirst = lease.size++ === 0;
-    lease.rows.push(row);
-    if (lease.rows.length > MAX_ROWS_PER_KEY * Math.max(lease.size, KEYS_PER_LEASE)) {
-      const isBound = (candidate: number): boolean => this.#keys.leaseOf(candidate) === numberOf(lease);
-      lease.rows = [...new Set(lease.rows)].filter(isBound);
-    }
-    if (lease.size === KEYS_PER_LEASE) this.#withRoom.delete(lease);
-    if (isFirst) this.#shortenPauseFor(lease); // checks are more frequent from now on
-  }
-
-  /** Removes a row from its lease, if the lease is held. */
-  #leaveLease(row: number): void {
-    const lease = this.#leaseAt(row);
-    if (lease !== undefined && lease.size-- === KEYS_PER_LEASE) this.#withRoom.set(lease, true);
-  }
-
-  #unbindRow(row: number, revision: number): void {
-    if (this.#keys.writtenAt(row) > revision) return;
-    this.#leaveLease(row);
-    this.#keys.delete(row);
-  }
-
-  /** Returns the lease of a row if it is held. */
-  #leaseAt(row: number): HeldLease | undefined {
-    return row < 0 ? undefined : this.#byNumber.get(this.#keys.leaseOf(row));
-  }
-
-  /** Returns the row of a bound key, or -1. Searches it only if the key was unbound or bound again. */
-  #rowOf({ key, row, order }: Binding): number {
-    return this.#keys.orderOf(row) === order ? row : this.#keys.find(key);
   }
 
   /** Requests a new lease, one at a time. Concurrent callers share the request. */
@@ -452,11 +248,9 @@ export class LeaseKeeper {
     if (this.#leases.has(id)) throw leaseGrantedTwice(id);
     const lease = new HeldLease(id, requestedAt, this.#options, this.#leaseCount++, isAdopted);
     this.#leases.set(id, lease);
-    this.#byNumber.set(numberOf(lease), lease);
-    this.#withRoom.set(lease, true);
+    this.bindings.addLease(lease);
     this.#options.onGranted?.(id);
-    this.#shortenPauseFor(lease);
-    this.#startKeepalives();
+    this.#keepalives.schedule(lease);
     return lease;
   }
 
@@ -515,82 +309,6 @@ export class LeaseKeeper {
     this.#unadoptable.delete(oldest);
   }
 
-  #startKeepalives(): void {
-    if (this.#isKeepingAlive) return;
-    this.#isKeepingAlive = true;
-    const { supervisor, name } = this.#options;
-    const { signal } = this.#closed;
-    signal.addEventListener('abort', () => this.#endPause());
-    void supervisor.runWithRestart(name, () => this.#renewUntilClosed(), { signal });
-  }
-
-  /** Checks all leases, then pauses until the next lease is due. If a lease becomes due earlier, the pause ends. */
-  async #renewUntilClosed(): Promise<void> {
-    while (!this.#closed.signal.aborted) {
-      this.#removeExpired();
-      await this.#renewDue();
-      if (!this.#closed.signal.aborted) await this.#pause();
-    }
-  }
-
-  /** Removes expired leases as lost, regardless of running keepalives. */
-  #removeExpired(): void {
-    const expired: HeldLease[] = [];
-    for (const lease of this.#leases.values()) if (lease.isExpired) expired.push(lease);
-    if (expired.length > 0) this.#removeLost(expired);
-  }
-
-  async #renewDue(): Promise<void> {
-    const { gate = OPEN_GATE } = this.#options;
-    const { signal } = this.#closed;
-    for (const lease of this.#leases.values()) {
-      if (lease.dueIn > 0) continue;
-      if (!(await gate.run(KEEPALIVE_WEIGHT, () => void this.#renew(lease), signal))) return;
-    }
-  }
-
-  /** Sends a keepalive. */
-  async #renew(lease: HeldLease): Promise<void> {
-    if (!this.#leases.has(lease.id)) return;
-    const { transport, supervisor, name, onRenewed, ttlSeconds } = this.#options;
-    const { signal } = this.#closed;
-    // Without an answer, the next keepalive must be sent before the lease expires.
-    const deadlineMs = ttlSeconds < MAX_SHORT_TTL_SECONDS ? Math.floor((ttlSeconds * 1000) / 3) : undefined;
-    const keepAlive = (): Promise<number> => transport.keepLeaseAlive(lease.id, { signal, deadlineMs });
-    try {
-      await lease.renew(() => supervisor.run(`${name}: keepalive`, keepAlive, { signal }));
-      onRenewed?.();
-    } catch (error) {
-      if (asKvstoreError(error).code === 'lease-not-found') this.markLost(lease.id);
-    }
-    this.#shortenPauseFor(lease);
-  }
-
-  #pause(): Promise<void> {
-    const { clock } = this.#options;
-    let pauseMs = Number.POSITIVE_INFINITY;
-    for (const { checkIn } of this.#leases.values()) pauseMs = Math.min(pauseMs, checkIn);
-    pauseMs = Math.max(pauseMs, this.#minPauseMs);
-    this.#pauseEndsAt = clock.now() + pauseMs;
-    return new Promise((resolve) => {
-      const timer = Number.isFinite(pauseMs) ? clock.after(pauseMs, resolve) : undefined;
-      this.#endPause = () => {
-        timer?.cancel();
-        resolve();
-      };
-    });
-  }
-
-  /** Ends the pause between two checks if this lease is due before the end of the pause. */
-  #shortenPauseFor(lease: HeldLease): void {
-    const dueAt = this.#options.clock.now() + Math.max(lease.checkIn, this.#minPauseMs);
-    if (dueAt < this.#pauseEndsAt) this.#endPause();
-  }
-
-  get #minPauseMs(): number {
-    return Math.floor(this.#leases.size / LEASES_PER_MS);
-  }
-
   /**
    * Removes leases now, and reports their keys in steps of one lease, except keys that are bound again before their
    * step.
@@ -606,8 +324,7 @@ export class LeaseKeeper {
       lease.isHeld = false;
       if (lease.size > 0 || isRestored) this.#recordUnadoptable(lease.id);
       this.#leases.delete(lease.id);
-      this.#byNumber.delete(numberOf(lease));
-      this.#withRoom.delete(lease);
+      this.bindings.removeLease(lease);
       onEnded?.(lease.id);
     }
     const reported = deferred();
@@ -617,12 +334,7 @@ export class LeaseKeeper {
 
   *#reportLost(leases: readonly HeldLease[]): Generator<void, void, void> {
     for (const lease of leases) {
-      const lost: string[] = [];
-      for (const row of lease.rows) {
-        if (this.#keys.leaseOf(row) !== numberOf(lease)) continue; // bound again, or deleted
-        lost.push(this.#keys.keyAt(row) ?? '');
-        this.#keys.delete(row);
-      }
+      const lost = this.bindings.takeKeysOf(lease);
       if (lost.length > 0) {
         this.#lost++;
         this.#options.onLost(lost);

@@ -268,7 +268,8 @@ export class LockKeeper {
    * and a new entry waits for the last delete.
    */
   #deleteEntry(path: string, { key, lease }: QueueEntry): Promise<void> {
-    this.#leases.unbind(this.#leases.bindingOf(path));
+    const { bindings } = this.#leases;
+    bindings.unbind(bindings.bindingOf(path));
     const previous = this.#deletes.get(path);
     previous?.stop.abort();
     const attempted = deferred();

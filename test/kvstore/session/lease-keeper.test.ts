@@ -7,7 +7,8 @@ import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { HeldLease } from '../../../src/kvstore/session/held-lease.ts';
-import { isOrderAfter, LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
+import { isOrderAfter } from '../../../src/kvstore/session/lease-bindings.ts';
+import { LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../support/settle.ts';
 
@@ -106,9 +107,9 @@ describe('a lease keeper', () => {
 
   it('keeps the lease of a restored binding alive, also if it had no other key (regression: it expired)', async () => {
     const binding = await keeper.bind('a');
-    keeper.unbind(binding); // by a delete, while the write has no answer
+    keeper.bindings.unbind(binding); // by a delete, while the write has no answer
     await advance(clock, 10_000);
-    keeper.confirm(binding);
+    keeper.bindings.confirm(binding);
     await advance(clock, 3 * TTL_SECONDS * 1000);
     expect(lost).toEqual([]);
     expect(server.leases).toEqual([binding.held.id]);
@@ -153,12 +154,17 @@ describe('a lease keeper', () => {
 
   it('binds none of several keys if a lease for the last ones is not granted (regression: the first ones were reported as lost later)', async () => {
     const full = Array.from({ length: 998 }, (_, at) => ({ key: `${at}` }));
-    for (const binding of await keeper.bindAll(full)) keeper.confirm(binding);
+    for (const binding of await keeper.bindAll(full)) keeper.bindings.confirm(binding);
     link.down();
     const keys = ['0', 'a', 'b', 'c'].map((key) => ({ key }));
     await expect(keeper.bindAll(keys)).rejects.toMatchObject({ code: 'unavailable' });
-    expect(keys.map(({ key }) => keeper.bindingOf(key) !== undefined)).toEqual([true, false, false, false]);
-    expect([...keeper.unbindBelow('c', 0, keeper.bindingCount)].flat()).toEqual([]); // 'c' left no row
+    expect(keys.map(({ key }) => keeper.bindings.bindingOf(key) !== undefined)).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ]);
+    expect([...keeper.bindings.unbindBelow('c', 0, keeper.bindings.count)].flat()).toEqual([]); // 'c' left no row
     link.up();
     expect(await keeper.bindAll(keys)).toHaveLength(4);
   });
@@ -189,7 +195,7 @@ describe('a lease keeper', () => {
 
   it('reports a lease that the server does not know, with its keys, once', async () => {
     for (const key of ['a', 'b', 'c']) await keeper.bind(key);
-    keeper.unbind(keeper.bindingOf('b'));
+    keeper.bindings.unbind(keeper.bindings.bindingOf('b'));
     for (const lease of server.leases) server.expireLease(lease);
     await advance(clock, 40_000);
     expect(lost).toEqual([['a', 'c']]);
@@ -274,13 +280,13 @@ describe('a lease keeper', () => {
     expect(keeper.size).toBe(1);
     await keeper.bind('one more');
     expect(keeper.size).toBe(2);
-    keeper.unbind(keeper.bindingOf('k7'));
+    keeper.bindings.unbind(keeper.bindings.bindingOf('k7'));
     const lease = (await keeper.bind('in its place')).held.id;
-    expect(lease).toBe(keeper.bindingOf('k5')?.held.id);
+    expect(lease).toBe(keeper.bindings.bindingOf('k5')?.held.id);
     for (let i = 0; i < 999; i++) await keeper.bind(`second ${i}`);
     expect(keeper.size).toBe(2);
     for (const key of ['one more', ...Array.from({ length: 999 }, (_, i) => `second ${i}`)])
-      keeper.unbind(keeper.bindingOf(key));
+      keeper.bindings.unbind(keeper.bindings.bindingOf(key));
     await advance(clock, 10);
     clock.setWallTimeBy(HOUR_MS);
     await advance(clock, 5000);
@@ -293,14 +299,14 @@ describe('a lease keeper', () => {
       const idle = newKeeper(exclusive);
       const { lease: first } = await idle.anyGranted();
       expect(await idle.anyGranted()).toEqual({ lease: first, isNew: false });
-      expect([...idle.unbindBelow('', 1, idle.bindingCount)]).toEqual([]);
-      idle.unbind(await idle.bind('a'));
+      expect([...idle.bindings.unbindBelow('', 1, idle.bindings.count)]).toEqual([]);
+      idle.bindings.unbind(await idle.bind('a'));
       await advance(clock, 89_000);
       expect([asked, idle.size]).toEqual([[], 1]);
       await idle.bind('b'); // just in time
       await advance(clock, 100_000);
       expect([idle.size, idle.holds(first), lost]).toEqual([1, true, []]);
-      idle.unbind(idle.bindingOf('b'));
+      idle.bindings.unbind(idle.bindings.bindingOf('b'));
       await advance(clock, 200_000);
       expect([idle.size, idle.lost, lost, server.leases]).toEqual([0, 0, [], []]);
       expect((await idle.bind('c')).held.id).not.toBe(first);
@@ -324,7 +330,7 @@ describe('a lease keeper', () => {
     keeper.loseAll();
     const lease = (await binding).held.id;
     expect(lost.flat()).toEqual(keeper.holds(lease) ? ['a'] : ['a', 'b']);
-    expect(keeper.bindingOf('b')?.held.id).toBe(keeper.holds(lease) ? lease : undefined);
+    expect(keeper.bindings.bindingOf('b')?.held.id).toBe(keeper.holds(lease) ? lease : undefined);
   });
 
   it('a failed grant is retried by the next request', async () => {
@@ -338,49 +344,49 @@ describe('a lease keeper', () => {
   it('a key that was bound again is not unbound by an earlier call', async () => {
     const before = await keeper.bind('a');
     const again = await keeper.bind('a');
-    keeper.unbind(before);
-    expect(keeper.bindingOf('a')).toEqual(again);
-    keeper.unbind(again);
-    expect(keeper.bindingOf('a')).toBeUndefined();
-    keeper.confirm(again, 1);
-    expect(keeper.bindingOf('a')).toEqual({ ...again, writtenAt: 1 });
-    keeper.unbind(undefined);
+    keeper.bindings.unbind(before);
+    expect(keeper.bindings.bindingOf('a')).toEqual(again);
+    keeper.bindings.unbind(again);
+    expect(keeper.bindings.bindingOf('a')).toBeUndefined();
+    keeper.bindings.confirm(again, 1);
+    expect(keeper.bindings.bindingOf('a')).toEqual({ ...again, writtenAt: 1 });
+    keeper.bindings.unbind(undefined);
     keeper.markLost(again.held.id);
     expect(lost).toEqual([['a']]);
-    keeper.confirm(again, 2); // its lease is lost
-    expect(keeper.bindingOf('a')).toBeUndefined();
+    keeper.bindings.confirm(again, 2); // its lease is lost
+    expect(keeper.bindings.bindingOf('a')).toBeUndefined();
   });
 
   it('a delete unbinds no key that was written after it, whatever order the answers arrive in', async () => {
     const binding = await keeper.bind('a');
-    keeper.confirm(binding, 7);
-    keeper.unbind(binding, 6);
-    expect(keeper.bindingOf('a')).toEqual({ ...binding, writtenAt: 7 });
-    keeper.unbind(binding, 7);
-    expect(keeper.bindingOf('a')).toBeUndefined();
+    keeper.bindings.confirm(binding, 7);
+    keeper.bindings.unbind(binding, 6);
+    expect(keeper.bindings.bindingOf('a')).toEqual({ ...binding, writtenAt: 7 });
+    keeper.bindings.unbind(binding, 7);
+    expect(keeper.bindings.bindingOf('a')).toBeUndefined();
     const [lease = ''] = server.leases;
     keeper.markLost(lease);
-    keeper.unbind(binding);
+    keeper.bindings.unbind(binding);
     expect([lost, keeper.lost]).toEqual([[], 0]);
   });
 
   it('an older delete does not unbind a key whose put had an unknown outcome (regression: its loss was not reported)', async () => {
     const put = await keeper.bind('a');
-    const deletedBinding = keeper.bindingOf('a');
-    const previous = keeper.bindingCount;
-    keeper.settle([put], true); // no answer: the put may follow the deletes
-    keeper.unbind(deletedBinding, 5);
-    for (const _ of keeper.unbindBelow('a', 5, previous));
-    expect(keeper.bindingOf('a')).toBeDefined();
-    keeper.unbind(keeper.bindingOf('a'), 6); // a delete after the failure
-    expect(keeper.bindingOf('a')).toBeUndefined();
+    const deletedBinding = keeper.bindings.bindingOf('a');
+    const previous = keeper.bindings.count;
+    keeper.bindings.settle([put], true); // no answer: the put may follow the deletes
+    keeper.bindings.unbind(deletedBinding, 5);
+    for (const _ of keeper.bindings.unbindBelow('a', 5, previous));
+    expect(keeper.bindings.bindingOf('a')).toBeDefined();
+    keeper.bindings.unbind(keeper.bindings.bindingOf('a'), 6); // a delete after the failure
+    expect(keeper.bindings.bindingOf('a')).toBeUndefined();
   });
 
   it('a put with an unknown outcome keeps the revision of an earlier put', async () => {
-    keeper.confirm(await keeper.bind('a'), 7);
+    keeper.bindings.confirm(await keeper.bind('a'), 7);
     const put = await keeper.bind('a');
-    keeper.settle([put], true);
-    expect(keeper.bindingOf('a')?.writtenAt).toBe(7);
+    keeper.bindings.settle([put], true);
+    expect(keeper.bindings.bindingOf('a')?.writtenAt).toBe(7);
   });
 
   it('close ends a grant and a keepalive that are never answered', async () => {
@@ -397,15 +403,16 @@ describe('a lease keeper', () => {
 
   it('unbinds the keys below a prefix, except those that were bound later or written later', async () => {
     for (const key of ['a', 'a/1', 'a/2', 'a/3', 'ab', 'b/a/1']) await keeper.bind(key);
-    const before = keeper.bindingCount;
+    const before = keeper.bindings.count;
     await keeper.bind('a/2');
-    const written = keeper.bindingOf('a/3');
-    if (written !== undefined) keeper.confirm(written, 8);
-    expect([...keeper.unbindBelow('a/', 7, before)]).toEqual([['a/1', 'a/2', 'a/3']]);
-    expect(keeper.bindingOf('a/1')).toBeUndefined();
-    for (const key of ['a', 'a/2', 'a/3', 'ab', 'b/a/1']) expect(keeper.bindingOf(key)).toBeDefined();
+    const written = keeper.bindings.bindingOf('a/3');
+    if (written !== undefined) keeper.bindings.confirm(written, 8);
+    expect([...keeper.bindings.unbindBelow('a/', 7, before)]).toEqual([['a/1', 'a/2', 'a/3']]);
+    expect(keeper.bindings.bindingOf('a/1')).toBeUndefined();
+    for (const key of ['a', 'a/2', 'a/3', 'ab', 'b/a/1'])
+      expect(keeper.bindings.bindingOf(key)).toBeDefined();
     keeper.loseAll();
-    expect([...keeper.unbindBelow('', 9, keeper.bindingCount)]).toEqual([]);
+    expect([...keeper.bindings.unbindBelow('', 9, keeper.bindings.count)]).toEqual([]);
   });
 
   it('releases 300,000 keys over many turns, and binds them again in between (regression: in one turn)', async () => {
@@ -424,12 +431,12 @@ describe('a lease keeper', () => {
       onLeasesLost: (reported) => void reported.then(() => lost.push(['reported'])),
     });
     for (let i = 0; i < 300_000; i++) await keeper.bind(`k${i}`);
-    const before = keeper.bindingOf('k299999');
-    const other = keeper.bindingOf('k150000');
+    const before = keeper.bindings.bindingOf('k299999');
+    const other = keeper.bindings.bindingOf('k150000');
     keeper.loseAll();
-    expect([keeper.size, keeper.bindingOf('k299999')]).toEqual([0, undefined]);
+    expect([keeper.size, keeper.bindings.bindingOf('k299999')]).toEqual([0, undefined]);
     const again = await keeper.bind('k299999'); // while its old lease waits
-    keeper.unbind(other);
+    keeper.bindings.unbind(other);
     const sizes: number[] = [];
     let reported = lost.length;
     while (turns.length > 0) {
@@ -443,8 +450,8 @@ describe('a lease keeper', () => {
     expect(sizes.length).toBeGreaterThan(30);
     expect([keys.length, keys.at(-1), keeper.lost]).toEqual([299_999, 'reported', 300]);
     expect(keys).not.toContain('k299999');
-    expect([again.held.id === before?.held.id, keeper.bindingOf('k299999')]).toEqual([false, again]);
-    expect([...keeper.unbindBelow('k', 1, keeper.bindingCount)].flat()).toEqual(['k299999']);
+    expect([again.held.id === before?.held.id, keeper.bindings.bindingOf('k299999')]).toEqual([false, again]);
+    expect([...keeper.bindings.unbindBelow('k', 1, keeper.bindings.count)].flat()).toEqual(['k299999']);
   });
 
   it('examines each lease a few times for its keepalive, however many there are (regression: all of them)', async () => {
@@ -465,7 +472,7 @@ describe('a lease keeper', () => {
 
   it('does not remember a lease that expired without keys (regression: a lease for each pause between two locks)', async () => {
     const lease = (await keeper.bind('a')).held.id;
-    keeper.unbind(keeper.bindingOf('a'));
+    keeper.bindings.unbind(keeper.bindings.bindingOf('a'));
     await advance(clock, 2 * TTL_SECONDS * 1000);
     expect(keeper.size).toBe(0);
     const asks = async (): Promise<number> => {
@@ -576,13 +583,13 @@ describe('a lease keeper', () => {
 
   it('unbinds a restored key after each delete that began before (regression: not if its row was reused)', async () => {
     const binding = await keeper.bind('a');
-    const first = keeper.bindingOf('a');
-    const second = keeper.bindingOf('a');
-    keeper.unbind(first, 2);
+    const first = keeper.bindings.bindingOf('a');
+    const second = keeper.bindings.bindingOf('a');
+    keeper.bindings.unbind(first, 2);
     await keeper.bind('b');
-    keeper.confirm(binding, 1);
-    keeper.unbind(second, 3);
-    expect([keeper.bindingOf('a'), keeper.bindingOf('b')?.key]).toEqual([undefined, 'b']);
+    keeper.bindings.confirm(binding, 1);
+    keeper.bindings.unbind(second, 3);
+    expect([keeper.bindings.bindingOf('a'), keeper.bindings.bindingOf('b')?.key]).toEqual([undefined, 'b']);
   });
 
   it('knows a binding of two billion bindings ago as an earlier one (regression: a later one)', () => {
@@ -605,8 +612,8 @@ describe('a lease keeper', () => {
     const { id } = (await earlier.bind('a')).held;
     await earlier.close(false);
     expect(await keeper.adopt(id, ['a'], async () => {})).toBe(true);
-    keeper.settle(await keeper.bindAll([{ key: 'a' }]), false);
-    expect(keeper.bindingOf('a')?.held.id).toBe(id);
+    keeper.bindings.settle(await keeper.bindAll([{ key: 'a' }]), false);
+    expect(keeper.bindings.bindingOf('a')?.held.id).toBe(id);
   });
 
   it('binds further keys to an adopted lease without a request, and does not count it as granted to this session', async () => {
@@ -615,7 +622,7 @@ describe('a lease keeper', () => {
     const adopt = (key: string): Promise<boolean> => keeper.adopt(id, [key], async () => void prepared++);
     expect(await Promise.all([adopt('a'), adopt('b')])).toEqual([true, true]);
     expect([await adopt('c'), asked.length, prepared, keeper.size]).toEqual([true, 1, 1, 1]);
-    expect([...'abc'].map((key) => keeper.bindingOf(key)?.held.id)).toEqual([id, id, id]);
+    expect([...'abc'].map((key) => keeper.bindings.bindingOf(key)?.held.id)).toEqual([id, id, id]);
     expect((await keeper.anyGranted()).lease).not.toBe(id);
   });
 
@@ -626,14 +633,14 @@ describe('a lease keeper', () => {
     expect(await keeper.adopt(id, ['a'], async () => {})).toBe(true);
     clock.setWallTimeBy(HOUR_MS); // the machine was suspended
     expect(await keeper.adopt(id, ['b'], async () => {})).toBe(false);
-    expect(keeper.bindingOf('b')).toBeUndefined();
+    expect(keeper.bindings.bindingOf('b')).toBeUndefined();
   });
 
   it('holds no lease whose adoption ends after the close', async () => {
     const id = server.grantLease(TTL_SECONDS);
     const close = async (): Promise<void> => void (await keeper.close(true));
     expect(await keeper.adopt(id, ['a'], close)).toBe(false);
-    expect([keeper.size, keeper.bindingOf('a')]).toEqual([0, undefined]);
+    expect([keeper.size, keeper.bindings.bindingOf('a')]).toEqual([0, undefined]);
   });
 
   it('drops every lease if the store was restored; they expire', async () => {
@@ -661,7 +668,7 @@ describe('a lease keeper', () => {
       }
       const prepare = when === 'keepalive' ? async () => {} : restore;
       expect(await keeper.adopt(lease, ['a'], prepare)).toBe(false);
-      expect([keeper.size, keeper.bindingOf('a')]).toEqual([0, undefined]);
+      expect([keeper.size, keeper.bindings.bindingOf('a')]).toEqual([0, undefined]);
       expect(await keeper.adopt(lease, ['a'], prepare)).toBe(false);
     },
   );
@@ -721,21 +728,21 @@ describe('a lease keeper', () => {
 
   it('a written key stays bound if other writes of it were refused before and after its answer (regression: its loss was not reported)', async () => {
     const written = await keeper.bind('a');
-    keeper.settle([await keeper.bind('a')], false);
+    keeper.bindings.settle([await keeper.bind('a')], false);
     const refused = await keeper.bind('a');
-    keeper.confirm(written, 3);
-    keeper.settle([refused], false);
-    expect(keeper.bindingOf('a')).toEqual({ ...refused, writtenAt: 3 });
-    keeper.unbind(refused, 2); // by an earlier delete, whose answer is late
-    expect(keeper.bindingOf('a')).toEqual({ ...refused, writtenAt: 3 });
+    keeper.bindings.confirm(written, 3);
+    keeper.bindings.settle([refused], false);
+    expect(keeper.bindings.bindingOf('a')).toEqual({ ...refused, writtenAt: 3 });
+    keeper.bindings.unbind(refused, 2); // by an earlier delete, whose answer is late
+    expect(keeper.bindings.bindingOf('a')).toEqual({ ...refused, writtenAt: 3 });
   });
 
   it('a refused write does not bind a key again that a delete has removed (regression: it was reported as lost)', async () => {
-    keeper.confirm(await keeper.bind('a'), 5);
+    keeper.bindings.confirm(await keeper.bind('a'), 5);
     const refused = await keeper.bind('a');
-    keeper.unbind(refused, 8);
-    keeper.settle([refused], false);
-    expect(keeper.bindingOf('a')).toBeUndefined();
+    keeper.bindings.unbind(refused, 8);
+    keeper.bindings.settle([refused], false);
+    expect(keeper.bindings.bindingOf('a')).toBeUndefined();
   });
 
   it('a lease that is granted after the end is revoked', async () => {
