@@ -2,13 +2,14 @@ import type { Timer } from '../../base/clock.ts';
 import { type Failure, laterFailure } from '../../base/failure.ts';
 import { type Rejection, type RejectionLog, rejection } from '../../base/rejection.ts';
 import { forEachInSteps, OPEN_GATE } from '../../base/turn-gate.ts';
-import { byteLengthOf, equalBytes } from '../../kvstore/codec/bytes.ts';
+import { byteLengthOf } from '../../kvstore/codec/bytes.ts';
 import { MAX_PUT_BYTES } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { SharedStore } from '../../kvstore/stores/shared-store.ts';
 import type { StoreObserver } from '../../kvstore/stores/watch-store.ts';
 import type { PublishedKeys } from '../duty.ts';
 import type { DutyContext } from '../duty-report.ts';
+import { EquivalentValues } from './equivalent-values.ts';
 
 export interface PublishedPrefixOptions extends DutyContext {
   readonly backend: KvstoreBackend;
@@ -61,22 +62,13 @@ export class PublishedPrefix {
   readonly #options: PublishedPrefixOptions;
   readonly #store: SharedStore<Uint8Array>;
   readonly #prefixBytes: number;
-  /** The wanted values, if `isEquivalent` is set. Otherwise only the store has them. */
-  readonly #wanted = new Map<string, Uint8Array>();
+  /** The wanted keys, if `isEquivalent` is set. Otherwise only the store has them. */
+  readonly #equivalents: EquivalentValues | undefined;
   /**
    * Existing keys of earlier runs that are not wanted. They are deleted when the content is complete, and those of a
    * backup a minute after its restore.
    */
   readonly #leftovers = new Set<string>();
-  /**
-   * If `isEquivalent` is set: the values passed to the store for wanted keys, which are the wanted values or
-   * equivalent values of other writers.
-   */
-  readonly #published = new Map<string, Uint8Array>();
-  /** The existing values in the kvstore, if `isEquivalent` is set. */
-  readonly #found = new Map<string, Uint8Array>();
-  /** True if all existing keys are known. */
-  #isListed = false;
   /** Resolves when the store has received the wanted keys that waited for the list of existing keys. */
   readonly #initialPublish: Promise<unknown>;
   /** True if {@link PublishedPrefix.markSynced} has succeeded. */
@@ -87,6 +79,7 @@ export class PublishedPrefix {
   #returnedTimer: Timer | undefined;
 
   constructor(options: PublishedPrefixOptions) {
+    const { isEquivalent } = options;
     this.#options = options;
     this.#prefixBytes = byteLengthOf(options.prefix);
     this.#store = new SharedStore({
@@ -95,20 +88,19 @@ export class PublishedPrefix {
       decode: (_name, value) => ({ ok: true, value }),
       scan: (_name, buffer, from, to) => buffer.subarray(from, to),
       observer: this.#observer(),
-      observesLocal: options.isEquivalent !== undefined,
+      observesLocal: isEquivalent !== undefined,
       deleteDelayMs: 0,
       batched: true,
       adoptLeases: options.leased !== false,
     });
+    this.#equivalents = isEquivalent && new EquivalentValues(this.#store.local, isEquivalent);
     this.#initialPublish = this.#publishWhenListed();
   }
 
   async #publishWhenListed(): Promise<void> {
-    const { isEquivalent, gate = OPEN_GATE } = this.#options;
+    const { gate = OPEN_GATE } = this.#options;
     await this.#store.synced;
-    this.#isListed = true;
-    if (isEquivalent !== undefined)
-      await gate.runSteps(forEachInSteps(this.#wanted.keys(), gate.slice, (name) => this.#publish(name)));
+    if (this.#equivalents !== undefined) await gate.runSteps(this.#equivalents.publishWaiting(gate.slice));
   }
 
   get prefix(): string {
@@ -117,12 +109,10 @@ export class PublishedPrefix {
 
   status(): PublishedPrefixStatus {
     const { local, background, shared } = this.#store.status();
-    const isDirect = this.#options.isEquivalent === undefined;
-    const waiting = isDirect ? 0 : this.#wanted.size - this.#published.size;
-    const pending = local.pending + waiting;
+    const pending = local.pending + (this.#equivalents?.waiting ?? 0);
     return {
       synced: this.#options.canary === undefined ? this.#isComplete && pending === 0 : local.canaryWritten,
-      keys: isDirect ? local.keys : this.#wanted.size,
+      keys: this.#equivalents?.size ?? local.keys,
       pending,
       writes: local.writes,
       rejected: this.#options.rejections.status().total,
@@ -134,8 +124,8 @@ export class PublishedPrefix {
     };
   }
 
-  #isWanted(name: string): boolean {
-    return this.#options.isEquivalent === undefined ? this.#store.local.has(name) : this.#wanted.has(name);
+  get #wanted(): Pick<EquivalentValues, 'has' | 'upsert' | 'delete'> {
+    return this.#equivalents ?? this.#store.local;
   }
 
   /**
@@ -145,13 +135,10 @@ export class PublishedPrefix {
    * @param value copied, unless `isEquivalent` is set
    */
   upsert(name: string, value: Uint8Array): void {
-    const { isEquivalent, gate = OPEN_GATE } = this.#options;
+    const { gate = OPEN_GATE } = this.#options;
     if (this.rejectTooLarge(name, value.length, `${value.length} bytes`)) return;
     if (this.#leftovers.size > 0) this.#leftovers.delete(name);
-    if (isEquivalent !== undefined) {
-      this.#wanted.set(name, value);
-      if (this.#isListed) this.#publish(name);
-    } else this.#store.local.upsert(name, value);
+    this.#wanted.upsert(name, value);
     if (!this.#isSweepWaiting) return;
     this.#isSweepWaiting = false;
     gate.runInBackground(this.#sweep(gate.slice));
@@ -173,10 +160,7 @@ export class PublishedPrefix {
 
   /** Deletes a key. If it was not published in this run, it is deleted with the keys of earlier runs. */
   delete(name: string): void {
-    if (!this.#isWanted(name)) return;
-    this.#wanted.delete(name);
-    this.#published.delete(name);
-    this.#store.local.delete(name);
+    if (this.#wanted.has(name)) this.#wanted.delete(name);
   }
 
   /**
@@ -237,39 +221,21 @@ export class PublishedPrefix {
     this.#returnedTimer = undefined;
   }
 
-  /** Passes a wanted key to the store, with the wanted value or the equivalent value of another writer. */
-  #publish(name: string): void {
-    const wanted = this.#wanted.get(name);
-    if (wanted === undefined) return;
-    const found = this.#found.get(name);
-    const mayKeep = found !== undefined && this.#options.isEquivalent?.(found, wanted) === true;
-    const value = mayKeep ? found : wanted;
-    const published = this.#published.get(name);
-    if (published !== undefined && equalBytes(published, value)) return;
-    this.#published.set(name, value);
-    if (mayKeep) this.#store.local.adoptValue(name, value);
-    else this.#store.local.upsert(name, value, found === undefined || !equalBytes(found, value));
-  }
-
   #observer(): StoreObserver<Uint8Array> {
-    const { isOwned, isEquivalent } = this.#options;
+    const { isOwned } = this.#options;
     return {
       onUpdate: (name, value) => {
-        if (isEquivalent !== undefined) this.#found.set(name, value);
+        this.#equivalents?.recordFound(name, value);
         // Without `isEquivalent`, the wanted keys are the local keys of the store, whose events it does not pass on.
-        if (isEquivalent !== undefined && this.#wanted.has(name)) {
-          if (this.#isListed) this.#publish(name);
-          return;
-        }
+        if (this.#equivalents?.has(name) === true) return;
         const mayBeLeftover = !this.#isComplete || this.#store.isReturned;
         if (!mayBeLeftover || !isOwned(name, value)) return;
         this.#leftovers.add(name);
         if (this.#isComplete) this.#sweepLater();
       },
       onDelete: (name) => {
-        this.#found.delete(name);
         this.#leftovers.delete(name);
-        if (isEquivalent !== undefined && this.#isListed) this.#publish(name);
+        this.#equivalents?.recordMissing(name);
       },
     };
   }
