@@ -95,6 +95,8 @@ export class SyncKeys {
   readonly #leases = new Map<LeaseID, InheritedLease>();
   readonly #leasesByJob: InheritedLease[] = [];
   #size = 0;
+  #awaitedEchoes = 0;
+  #echoes = 0;
 
   constructor(table: KeyTable) {
     this.table = table;
@@ -138,7 +140,7 @@ export class SyncKeys {
     this.#values.set(row, undefined);
     this.disinherit(row);
     this.#rows.set(row, STATES, 0);
-    this.setEcho(row, undefined);
+    this.stopAwaitingEcho(row);
     this.table.setWritten(row, false);
     this.#size--;
   }
@@ -244,17 +246,38 @@ export class SyncKeys {
     return echo === 0 ? undefined : echo - 1;
   }
 
-  /** @param order number of puts that were stored before this one */
-  setEcho(row: number, revision: number | undefined, order = 0): void {
+  /** Number of stored puts whose events are awaited. */
+  get awaitedEchoes(): number {
+    return this.#awaitedEchoes;
+  }
+
+  /** Number of stored puts whose events are or were awaited. */
+  get echoes(): number {
+    return this.#echoes;
+  }
+
+  /** Awaits the event of a stored put. No other event of the key may be awaited. */
+  awaitEcho(row: number, revision: number): void {
+    this.#awaitedEchoes++;
+    this.#setEcho(row, revision + 1, this.#echoes++);
+  }
+
+  stopAwaitingEcho(row: number): void {
+    if (this.echoOf(row) === undefined) return;
+    this.#awaitedEchoes--;
+    this.#setEcho(row, 0, 0);
+  }
+
+  #setEcho(row: number, echo: number, order: number): void {
     const page = this.#rows.writablePageOf(row);
     const at = this.#rows.offsetOf(row);
-    setWideAt(page, at + ECHO, revision === undefined ? 0 : revision + 1);
+    setWideAt(page, at + ECHO, echo);
     page[at + ORDER] = order;
   }
 
-  /** Returns true if fewer than `puts` puts were stored before the one whose event is awaited, modulo 2³². */
-  isEchoBefore(row: number, puts: number): boolean {
-    return ((this.#rows.get(row, ORDER) - puts) | 0) < 0;
+  /** Returns true if an event of a key is awaited, and was one of the first `echoes`, modulo 2³². */
+  isEchoBefore(row: number, echoes: number): boolean {
+    return this.echoOf(row) !== undefined && ((this.#rows.get(row, ORDER) - echoes) | 0) < 0;
   }
 
   /**

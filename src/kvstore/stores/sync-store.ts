@@ -30,12 +30,12 @@ import {
   type WatchState,
   type WriteOptions,
 } from '../session/backend.ts';
-import { abortedError, asKvstoreError } from '../session/errors.ts';
+import { abortedError } from '../session/errors.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { nameOf, rowOf } from '../session/table-event.ts';
-import type { LeaseID } from '../session/transport.ts';
 import { Canary } from './canary.ts';
 import { ContestedKeys } from './contested-keys.ts';
+import { LeaseAdoption } from './lease-adoption.ts';
 import { type Jobs, RetryQueue } from './retry-queue.ts';
 import { ReturnedValues } from './returned-values.ts';
 import {
@@ -43,7 +43,6 @@ import {
   CHANGED,
   DIFFERENT,
   FAILED,
-  type InheritedLease,
   type Job,
   JobColumn,
   PENDING,
@@ -162,7 +161,7 @@ const ECHO_MS = 10_000;
 export class SyncStore {
   // upsert, delete ─► #enqueue ──────────────┐                 ┌─► #writeKeys ─► #recordLanded ─┐
   // lost lease ─► #putLostKeys ─► #putAgain ─┼─► #makePending ─┤                                ├─► #settle
-  // another client ─► #putBack ─► #putAgain ─┘                 └─► #adoptLease ─► #endWait ─────┘
+  // another client ─► #putBack ─► #putAgain ─┘                 └─► LeaseAdoption ─► #endWait ───┘
   //
   // When no key is pending, #offerCanary queues the canary, and #writeCanary writes it.
 
@@ -174,6 +173,7 @@ export class SyncStore {
   readonly #writing = new Map<number, Attempt>();
   readonly #contested: ContestedKeys<Job>;
   readonly #canary: Canary;
+  readonly #adoption: LeaseAdoption;
   #wanted = 0;
   /** Number of keys to be written, deleted or adopted. */
   #pending = 0;
@@ -185,10 +185,6 @@ export class SyncStore {
   #lossReports = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
-  /** Number of landed puts that the watch has not shown yet. */
-  #awaitedEchoes = 0;
-  /** Number of puts whose events are or were awaited. */
-  #puts = 0;
   /** True if writes may begin: the existing keys are known, or cannot be read. */
   #mayWrite = false;
   /** Resolves when {@link #mayWrite} becomes true. */
@@ -196,7 +192,6 @@ export class SyncStore {
   #isListed = false;
   /** Resolves when {@link #isListed} becomes true. */
   readonly #allListed = deferred();
-  #isAdopting: boolean;
   #writes = 0;
   #putBacks = 0;
 
@@ -211,9 +206,20 @@ export class SyncStore {
       adoptLeases = false,
       concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
     } = this.#options;
-    this.#isAdopting = adoptLeases;
-    if (!this.#isAdopting) this.#allowWrites();
-    const { backend, canary, leased = true, canaryLeased = leased } = options;
+    if (!adoptLeases) this.#allowWrites();
+    const { backend, prefix, gate, canary, leased = true, canaryLeased = leased } = options;
+    this.#adoption = new LeaseAdoption(
+      {
+        backend,
+        prefix,
+        gate,
+        keys: this.#keys,
+        isLeased: leased === true,
+        onWait: (job) => this.#queue.add(job),
+        onEnd: (row, isAdopted) => this.#endWait(row, isAdopted),
+      },
+      adoptLeases,
+    );
     this.#canary = new Canary({ backend, clock, key: canary, leased: canaryLeased });
     // The canary and leases are never written in one batch with keys.
     const weightOf = (job: Job): number => (job < 0 ? Number.POSITIVE_INFINITY : this.#weightOf(job));
@@ -224,14 +230,14 @@ export class SyncStore {
       attempt: async (jobs, signal) => {
         if (this.#canary.isFalse) await this.#canary.deleteFalse(signal);
         const lease = this.#keys.leaseOf(jobs[0]);
-        if (lease !== undefined) await this.#adoptLease(lease, signal);
+        if (lease !== undefined) await this.#adoption.adopt(lease, signal);
         else if (jobs[0] === CANARY) await this.#writeCanary(signal);
         else await this.#writeKeys(jobs, signal);
       },
       batches: batched === true ? { maxJobs: MAX_WRITES, maxWeight: 1, weightOf } : undefined,
       newTable: () => new JobColumn(),
       onDone: (jobs) => this.#recordDone(jobs),
-      onFailure: (error) => options.onFailure?.(error, `writes of ${options.prefix}`),
+      onFailure: (error) => options.onFailure?.(error, `writes of ${prefix}`),
     });
     const putBack = (job: Job): void => this.#putBack(job);
     this.#contested = new ContestedKeys({ clock, random, putBack }, new JobColumn());
@@ -292,7 +298,7 @@ export class SyncStore {
     const row = this.#keys.ensure(name);
     if (this.#keys.is(row, WANTED)) this.#wanted--;
     this.#keys.unwant(row);
-    this.#stopAwaitingEcho(row);
+    this.#keys.stopAwaitingEcho(row);
     this.#contested.cancel(row);
     this.#enqueue(row);
   }
@@ -375,14 +381,11 @@ export class SyncStore {
     this.#isWatching = state === 'watching';
     // Writes do not wait for a broken watch.
     if (!this.#isWatching && state !== 'listing') this.#allowWrites();
-    if (!this.#isWatching || this.#awaitedEchoes === 0) return;
+    const { echoes, awaitedEchoes } = this.#keys;
+    if (!this.#isWatching || awaitedEchoes === 0) return;
     const { clock, gate = OPEN_GATE } = this.#options;
-    const puts = this.#puts;
     await sleep(clock, ECHO_MS, signal);
-    const steps = this.#invalidateWhere(
-      gate.slice,
-      (row) => this.#keys.echoOf(row) !== undefined && this.#keys.isEchoBefore(row, puts),
-    );
+    const steps = this.#invalidateWhere(gate.slice, (row) => this.#keys.isEchoBefore(row, echoes));
     gate.runInBackground(steps, { signal });
   }
 
@@ -408,7 +411,7 @@ export class SyncStore {
     slice: number,
     visit: (name: string, value: Uint8Array) => void,
   ): Generator<void, void, void> {
-    if (!this.#isAdopting) return;
+    if (!this.#adoption.isActive) return;
     yield* this.#keys.visit(slice, (row) => {
       const inherited = this.#keys.is(row, WANTED | PENDING) ? undefined : this.#keys.inheritedAt(row);
       if (inherited !== undefined) visit(this.#keys.nameAt(row), bytesOfCharacters(inherited));
@@ -417,11 +420,10 @@ export class SyncStore {
 
   /** Forgets unwanted values of earlier sessions. Keys that become wanted later are written. */
   async endAdoption(): Promise<void> {
-    if (!this.#isAdopting) return;
-    this.#isAdopting = false;
+    if (!this.#adoption.isActive) return;
+    this.#adoption.end();
     this.#allowWrites();
     const { gate = OPEN_GATE } = this.#options;
-    this.#keys.disinheritAll();
     await gate.runSteps(this.#keys.visit(gate.slice, (row) => this.#forgetUnneeded(row)));
   }
 
@@ -452,31 +454,7 @@ export class SyncStore {
   #makePending(row: number): void {
     if (!this.#keys.is(row, PENDING)) this.#pending++;
     this.#keys.set(row, PENDING);
-    if (this.#queue.has(row) || !this.#isHeldBack(row)) this.#queue.add(row);
-  }
-
-  /** Returns true if a key must not be queued yet: it waits for its lease, or for the existing keys. */
-  #isHeldBack(row: number): boolean {
-    return this.#waitForLease(row) || !this.#mayWrite;
-  }
-
-  /** Makes a key wait for its lease if the lease may be adopted with it. Returns true if the key waits. */
-  #waitForLease(row: number): boolean {
-    if (this.#keys.is(row, WAITING)) return true;
-    const lease = this.#adoptableLease(row);
-    if (lease === undefined) return false;
-    this.#keys.set(row, WAITING);
-    lease.waiting.push(row);
-    this.#queue.add(lease.job);
-    return true;
-  }
-
-  /** Returns the lease under which an earlier session has left the wanted value, if it may be adopted. */
-  #adoptableLease(row: number): InheritedLease | undefined {
-    const { leased = true } = this.#options;
-    if (!this.#isAdopting || leased !== true || this.#mayBeEqual(row)) return undefined;
-    const lease = this.#keys.leaseOfWanted(row);
-    return lease?.isRefused === false ? lease : undefined;
+    if (this.#queue.has(row) || (!this.#adoption.wait(row) && this.#mayWrite)) this.#queue.add(row);
   }
 
   async #runQueue(signal: AbortSignal): Promise<void> {
@@ -503,7 +481,7 @@ export class SyncStore {
     const { backend, leased = true, gate = OPEN_GATE } = this.#options;
     if (!(await gate.pass(rows.length * WRITE_WEIGHT, signal))) throw abortedError();
     const attempts: Attempt[] = [];
-    for (const row of rows) if (!this.#waitForLease(row)) attempts.push(this.#beginWrite(row));
+    for (const row of rows) if (!this.#adoption.wait(row)) attempts.push(this.#beginWrite(row));
     if (attempts.length === 0) return;
     try {
       const { revision, isComplete } = await backend.writeAll(attempts, { fenced: true, leased, signal });
@@ -566,25 +544,14 @@ export class SyncStore {
     const isChanged = keys.is(row, CHANGED);
     keys.update(row, UP_TO_DATE, isChanged ? STORED : STORED | UP_TO_DATE);
     this.#writing.delete(row);
-    this.#stopAwaitingEcho(row);
+    this.#keys.stopAwaitingEcho(row);
     if (isChanged) return; // written again soon
     if (watched !== undefined && watched.modRevision >= (revision ?? UNKNOWN_REVISION)) {
       const isDesired = watched.modRevision === revision || keys.hasValue(row, watched);
       if (!isDesired) this.#contested.recordOverwrite(row); // by another client, after us
     } else if (revision !== undefined || !wasDelivered) {
-      this.#awaitEcho(row, revision ?? UNKNOWN_REVISION);
+      this.#keys.awaitEcho(row, revision ?? UNKNOWN_REVISION);
     }
-  }
-
-  #awaitEcho(row: number, revision: number): void {
-    this.#awaitedEchoes++;
-    this.#keys.setEcho(row, revision, this.#puts++);
-  }
-
-  #stopAwaitingEcho(row: number): void {
-    if (this.#keys.echoOf(row) === undefined) return;
-    this.#awaitedEchoes--;
-    this.#keys.setEcho(row, undefined);
   }
 
   #recordDone(jobs: readonly Job[]): void {
@@ -673,7 +640,8 @@ export class SyncStore {
   #receiveEvent(found: number, name: string | undefined, event: WatchEvent): boolean {
     const { type, modRevision } = event;
     const keys = this.#keys;
-    const isOfEarlierSession = this.#isAdopting && !keys.is(found, STORED) && !this.#writing.has(found);
+    const isOfEarlierSession =
+      this.#adoption.isActive && !keys.is(found, STORED) && !this.#writing.has(found);
     const row = isOfEarlierSession ? this.#recordInherited(found, name, event) : found;
     if (!keys.is(row, WANTED)) return isOfEarlierSession && type !== 'delete';
     const attempt = this.#writing.get(row);
@@ -686,7 +654,7 @@ export class SyncStore {
     const isEcho = modRevision === echoAt && keys.is(row, UP_TO_DATE);
     const isDesired = isEcho || keys.hasValue(row, event);
     if (echoAt !== undefined && modRevision < echoAt) return true; // replaced already
-    this.#stopAwaitingEcho(row);
+    this.#keys.stopAwaitingEcho(row);
     if (isDesired) this.#contested.cancel(row);
     else if (type === 'delete' && echoAt !== UNKNOWN_REVISION) this.#contested.recordDelete(row);
     else this.#contested.recordOverwrite(row);
@@ -769,7 +737,7 @@ export class SyncStore {
     if (!this.#keys.has(row)) this.#keys.add(row);
     this.#keys.inherit(row, event);
     if (!this.#keys.is(row, WANTED | PENDING)) this.#wantInherited(row);
-    else if (this.#keys.is(row, PENDING) && !this.#queue.has(row)) this.#waitForLease(row);
+    else if (this.#keys.is(row, PENDING) && !this.#queue.has(row)) this.#adoption.wait(row);
     return row;
   }
 
@@ -783,41 +751,9 @@ export class SyncStore {
     this.#enqueue(this.#want(name, inherited));
   }
 
-  /**
-   * Adopts a lease of an earlier session with all keys that wait for it, in steps. Queues the changed keys, or all keys
-   * if the lease cannot be adopted.
-   */
-  async #adoptLease(lease: InheritedLease, signal: AbortSignal): Promise<void> {
-    const { prefix, gate = OPEN_GATE } = this.#options;
-    while (lease.done < lease.waiting.length) {
-      const rows = lease.waiting.slice(lease.done, lease.done + gate.slice);
-      if (!(await gate.pass(rows.length, signal))) throw abortedError();
-      const isDue = rows.map((row) => this.#adoptableLease(row) === lease);
-      const due = rows.filter((_row, index) => isDue[index]);
-      const keys = due.map((row) => `${prefix}${this.#keys.nameAt(row)}`);
-      if (keys.length > 0 && !(await this.#adoptKeys(lease.id, keys, signal))) lease.isRefused = true;
-      lease.done += rows.length;
-      for (const [index, row] of rows.entries())
-        this.#endWait(row, isDue[index] === true && this.#adoptableLease(row) === lease);
-    }
-    lease.waiting = [];
-    lease.done = 0;
-  }
-
-  /** Returns false if the lease cannot be adopted. */
-  async #adoptKeys(lease: LeaseID, keys: readonly string[], signal: AbortSignal): Promise<boolean> {
-    try {
-      return (await this.#options.backend.adoptLease?.(lease, keys, { signal })) === true;
-    } catch (thrown) {
-      if (asKvstoreError(thrown).code === 'forbidden') return false;
-      throw thrown;
-    }
-  }
-
   /** Ends the wait of a key for its lease. Queues the key if it was not adopted. */
   #endWait(row: number, isAdopted: boolean): void {
     const keys = this.#keys;
-    keys.update(row, WAITING, 0);
     if (!isAdopted || this.#queue.has(row)) {
       this.#makePending(row);
       return;
@@ -825,8 +761,8 @@ export class SyncStore {
     keys.disinherit(row);
     keys.update(row, DIFFERENT | CHANGED, STORED | UP_TO_DATE);
     this.#contested.cancel(row);
-    this.#stopAwaitingEcho(row);
-    if (!this.#isWatching) this.#awaitEcho(row, UNKNOWN_REVISION);
+    this.#keys.stopAwaitingEcho(row);
+    if (!this.#isWatching) this.#keys.awaitEcho(row, UNKNOWN_REVISION);
     this.#settle(row);
   }
 }
