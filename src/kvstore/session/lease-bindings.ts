@@ -101,11 +101,11 @@ export class LeaseBindings {
     return this.#bindTo(lease, key, this.#keys.ensure(key));
   }
 
-  /** Binds a key to the lease of {@link leaseFor}. Returns undefined if there is none that `isUsable` accepts. */
-  tryBind(key: string, isUsable: (lease: HeldLease) => boolean): Binding | undefined {
+  /** Binds a key to the lease of {@link leaseFor}. Returns undefined if there is none, or if it may have expired. */
+  tryBind(key: string): Binding | undefined {
     const row = this.#keys.ensure(key);
     const lease = this.#leaseAt(row) ?? this.#withRoom.first;
-    if (lease !== undefined && isUsable(lease)) return this.#bindTo(lease, key, row);
+    if (lease?.isExpired === false) return this.#bindTo(lease, key, row);
     if (this.#keys.leaseOf(row) === 0) this.#keys.delete(row);
     return undefined;
   }
@@ -122,7 +122,7 @@ export class LeaseBindings {
    * the delete.
    */
   bindingOf(key: string): Binding | undefined {
-    const row = this.#keys.isEmpty ? -1 : this.#keys.find(key);
+    const row = this.#keys.find(key);
     const held = this.#leaseAt(row);
     if (held === undefined) return undefined;
     return { key, held, row, order: this.#keys.orderOf(row), writtenAt: this.#keys.writtenAt(row) };

@@ -120,20 +120,9 @@ export class LeaseKeeper {
     signal?: AbortSignal,
   ): Promise<readonly Binding[]> {
     const bindings: Binding[] = [];
-    let unexpired: HeldLease | undefined; // checked in this turn
-    const isUnexpired = (lease: HeldLease): boolean => {
-      if (lease !== unexpired && !lease.isExpired) unexpired = lease;
-      return lease === unexpired;
-    };
     try {
-      for (const { key } of writes) {
-        let binding = this.bindings.tryBind(key, isUnexpired);
-        if (binding === undefined) {
-          binding = await this.bind(key, signal);
-          unexpired = undefined; // another turn
-        }
-        bindings.push(binding);
-      }
+      for (const { key } of writes)
+        bindings.push(this.bindings.tryBind(key) ?? (await this.bind(key, signal)));
       return bindings;
     } catch (error) {
       this.bindings.settle(bindings, false);

@@ -302,7 +302,6 @@ export class WatchStore<T> {
       return watch.status().state === 'diverged' ? 'diverged' : 'ended';
     } finally {
       this.#watch = undefined;
-      this.#isApplying = false;
       this.#keys.forgetKnown();
     }
   }
@@ -332,7 +331,7 @@ export class WatchStore<T> {
   async #advanceIfIdle(watch: Watch): Promise<void> {
     await eventLoopTurn();
     const { state, isDoubtful } = watch.status();
-    if (this.#watch !== watch || this.#isApplying || state !== 'watching' || isDoubtful) return;
+    if (this.#isApplying || state !== 'watching' || isDoubtful) return;
     this.#advance(watch);
   }
 

@@ -360,6 +360,7 @@ describe('a lease keeper', () => {
   it('a delete unbinds no key that was written after it, whatever order the answers arrive in', async () => {
     const binding = await keeper.bind('a');
     keeper.bindings.confirm(binding, 7);
+    keeper.bindings.confirm(binding, 5); // of an earlier put, whose answer is late
     keeper.bindings.unbind(binding, 6);
     expect(keeper.bindings.bindingOf('a')).toEqual({ ...binding, writtenAt: 7 });
     keeper.bindings.unbind(binding, 7);
@@ -387,6 +388,19 @@ describe('a lease keeper', () => {
     const put = await keeper.bind('a');
     keeper.bindings.settle([put], true);
     expect(keeper.bindings.bindingOf('a')?.writtenAt).toBe(7);
+    const deleted = await keeper.bind('a');
+    keeper.bindings.unbind(deleted, 8);
+    keeper.bindings.settle([deleted], true);
+    expect(keeper.bindings.bindingOf('a')?.writtenAt).toBe(7);
+  });
+
+  it('a put with an unknown outcome binds a deleted key again, and deletes that began before do not unbind it', async () => {
+    const put = await keeper.bind('a');
+    const previous = keeper.bindings.count;
+    keeper.bindings.unbind(put, 5);
+    keeper.bindings.settle([put], true);
+    for (const _ of keeper.bindings.unbindBelow('a', 6, previous));
+    expect(keeper.bindings.bindingOf('a')).toBeDefined();
   });
 
   it('close ends a grant and a keepalive that are never answered', async () => {
@@ -407,10 +421,11 @@ describe('a lease keeper', () => {
     await keeper.bind('a/2');
     const written = keeper.bindings.bindingOf('a/3');
     if (written !== undefined) keeper.bindings.confirm(written, 8);
+    const earlier = keeper.bindings.bindingOf('a/1');
+    if (earlier !== undefined) keeper.bindings.confirm(earlier, 6);
     expect([...keeper.bindings.unbindBelow('a/', 7, before)]).toEqual([['a/1', 'a/2', 'a/3']]);
     expect(keeper.bindings.bindingOf('a/1')).toBeUndefined();
-    for (const key of ['a', 'a/2', 'a/3', 'ab', 'b/a/1'])
-      expect(keeper.bindings.bindingOf(key)).toBeDefined();
+    for (const key of ['a', 'a/2', 'a/3', 'ab', 'b/a/1']) expect(keeper.bindings.bindingOf(key)).toBeDefined();
     keeper.loseAll();
     expect([...keeper.bindings.unbindBelow('', 9, keeper.bindings.count)]).toEqual([]);
   });
@@ -431,6 +446,9 @@ describe('a lease keeper', () => {
       onLeasesLost: (reported) => void reported.then(() => lost.push(['reported'])),
     });
     for (let i = 0; i < 300_000; i++) await keeper.bind(`k${i}`);
+    const steps = [...keeper.bindings.unbindBelow('k', 0, 0)];
+    expect([Math.max(...steps.map(({ length }) => length)), steps.flat().length]).toEqual([256, 300_000]);
+    expect([...keeper.bindings.unbindBelow('x', 0, 0)]).toEqual([[], [], [], []]); // 65,536 rows in each step
     const before = keeper.bindings.bindingOf('k299999');
     const other = keeper.bindings.bindingOf('k150000');
     keeper.loseAll();
@@ -655,6 +673,14 @@ describe('a lease keeper', () => {
     expect(server.leases).toEqual([lease]);
   });
 
+  it('adopts no lease that it held without keys when the store was restored', async () => {
+    const lease = server.grantLease(TTL_SECONDS);
+    const prepare = async (): Promise<void> => {};
+    expect(await keeper.adopt(lease, [], prepare)).toBe(true);
+    keeper.loseAll();
+    expect(await keeper.adopt(lease, ['a'], prepare)).toBe(false);
+  });
+
   it.each(['keepalive', 'preparation'])(
     'does not adopt a lease if the store was restored during the %s (regression: keys that were deleted by the restore stayed absent)',
     async (when) => {
@@ -674,9 +700,11 @@ describe('a lease keeper', () => {
   );
 
   it('close revokes the leases or leaves them, and ends everything', async () => {
-    await keeper.bind('a');
-    await keeper.close(false);
+    const binding = await keeper.bind('a');
+    expect(await keeper.close(false)).toBe(true);
     expect(server.leases).toHaveLength(1);
+    keeper.bindings.confirm(binding, 1);
+    expect([...keeper.bindings.unbindBelow('', 1, keeper.bindings.count)]).toEqual([]);
     await expect(keeper.bind('b')).rejects.toMatchObject({ code: 'closed' });
     await supervisor.stop();
     await advance(clock, TTL_SECONDS * 1000);
@@ -685,6 +713,12 @@ describe('a lease keeper', () => {
     await other.bind('a');
     await other.close(true);
     expect(server.leases).toEqual([]);
+  });
+
+  it('close reports that one of its revocations had no answer in time', async () => {
+    await keeper.bind('a');
+    vi.spyOn(link, 'revokeLease').mockRejectedValueOnce(new KvstoreError('deadline', 'no answer'));
+    expect(await keeper.close(true)).toBe(false);
   });
 
   it('close revokes 16 leases at a time (regression: a thousand requests in one turn), and ends if the server is unreachable', async () => {

@@ -1,8 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
+import { KeyTable } from '../../../src/kvstore/session/key-table.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { WatchStore, type WatchStoreRun } from '../../../src/kvstore/stores/watch-store.ts';
 import { decodeWith, rejectedAs } from '../../../src/net/fields.ts';
@@ -292,6 +294,72 @@ describe('a run of a watch store', () => {
     expect(store.cursor).toBe(revision + 2); // although no batch was received
     await stop();
     expect(store.cursor).toBe(0);
+  });
+
+  describe('behind a gate', () => {
+    let runTurns: (count: number) => Promise<void>;
+    let gate: TurnGate;
+    let keys: KeyTable;
+
+    beforeEach(() => {
+      const turns: (() => void)[] = [];
+      gate = new TurnGate({ clock, nextTurn: (callback) => turns.push(callback), weightPerTurn: 1 });
+      keys = new KeyTable();
+      store = new WatchStore({
+        decode: (_name, value) => ({ ok: true, value: textOfBytes(value) ?? '' }),
+        observer: { onUpdate: (name) => story.push(name), onDelete: () => {} },
+        rejections,
+        gate,
+        keys,
+        onApplied: () => applied++,
+      });
+      runTurns = async (count) => {
+        for (let i = 0; i < count; i++) {
+          turns.shift()?.();
+          await settle(4);
+        }
+      };
+    });
+
+    it('lists only after it has passed the gate', async () => {
+      await gate.pass(1);
+      await start();
+      expect(store.status().watch).toMatchObject({ listings: 0 });
+      await runTurns(1);
+      expect(store.status().watch).toMatchObject({ listings: 1 });
+    });
+
+    it('has no cursor while a batch waits, although its watch has compared all keys', async () => {
+      await start();
+      await runTurns(4);
+      expect(store.isSynced).toBe(true);
+      void gate.pass(1);
+      const revision = await put('c', '1');
+      expect(store.status().watch).toMatchObject({ queuedBytes: 0 });
+      backend.link.cut();
+      await advance(clock, 2200);
+      expect(store.status().watch).toMatchObject({ state: 'watching', isDoubtful: false });
+      expect([story.includes('c'), store.cursor]).toEqual([false, 0]);
+      await runTurns(2);
+      expect([story.includes('c'), store.cursor]).toEqual([true, revision + 1]);
+    });
+
+    it('reports no batch as applied if it ends before the gate admits the batch', async () => {
+      await start();
+      const before = applied;
+      await stop();
+      expect([applied, store.isSynced]).toEqual([before, false]);
+    });
+
+    it('frees the rows of its keys in a drain after its end', async () => {
+      await start();
+      await runTurns(4);
+      await stop();
+      const drained = store.drain();
+      await runTurns(3);
+      expect(await drained).toBe(true);
+      expect([...Array(keys.limit).keys()].map((row) => keys.nameAt(row))).toEqual([undefined, undefined]);
+    });
   });
 
   it('reports its states, and the failure that caused them', async () => {
