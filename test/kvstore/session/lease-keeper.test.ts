@@ -425,7 +425,8 @@ describe('a lease keeper', () => {
     if (earlier !== undefined) keeper.bindings.confirm(earlier, 6);
     expect([...keeper.bindings.unbindBelow('a/', 7, before)]).toEqual([['a/1', 'a/2', 'a/3']]);
     expect(keeper.bindings.bindingOf('a/1')).toBeUndefined();
-    for (const key of ['a', 'a/2', 'a/3', 'ab', 'b/a/1']) expect(keeper.bindings.bindingOf(key)).toBeDefined();
+    for (const key of ['a', 'a/2', 'a/3', 'ab', 'b/a/1'])
+      expect(keeper.bindings.bindingOf(key)).toBeDefined();
     keeper.loseAll();
     expect([...keeper.bindings.unbindBelow('', 9, keeper.bindings.count)]).toEqual([]);
   });
@@ -566,6 +567,22 @@ describe('a lease keeper', () => {
     server.expireLease(own);
     expect(await keeper.adopt(id, ['a'], async () => {})).toBe(true);
     expect([lost, keeper.holds(own)]).toEqual([[['b']], false]);
+  });
+
+  it('does not adopt a lease, and keeps its own one, if the own TTL cannot be read for comparison', async () => {
+    const grant = link.grantLease.bind(link);
+    link.grantLease = (ttl, options) => grant(2 * ttl, options);
+    const earlier = newKeeper();
+    const { id } = (await earlier.bind('a')).held;
+    await earlier.close(false);
+    const own = (await keeper.bind('b')).held.id;
+    const keepAlive = link.keepLeaseAlive.bind(link);
+    link.keepLeaseAlive = (lease, options) =>
+      lease === own
+        ? Promise.reject(new KvstoreError('unavailable', 'no connection'))
+        : keepAlive(lease, options);
+    await expect(keeper.adopt(id, ['a'], async () => {})).rejects.toMatchObject({ code: 'unavailable' });
+    expect([lost, keeper.holds(own), keeper.holds(id)]).toEqual([[], true, false]);
   });
 
   it('does not adopt a lease of a server that loses each lease which it grants (regression: an endless loop)', async () => {
