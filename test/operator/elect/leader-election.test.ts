@@ -66,6 +66,7 @@ describe('a leader election', () => {
     await ended;
     expect(one.working).toBe(false);
     expect(one.election.mayWrite()).toBe(false);
+    expect(one.election.status().holder).toBeUndefined();
     expect(await world.spec()).toEqual({
       holderIdentity: '',
       leaseDurationSeconds: 1,
@@ -114,6 +115,7 @@ describe('a leader election', () => {
     const isLeader = (seen: { readonly holderIdentity: string }, identity: string): boolean =>
       seen.holderIdentity === identity;
     expect(isLeader(lastSeen, 'one')).toBe(true);
+    one.clock.wallOffset -= 3_600_000;
     expect([one.working, one.election.mayWrite()]).toEqual([true, false]);
     await one.pause.go();
     await settle();
@@ -373,6 +375,16 @@ describe('the Lease of an election', () => {
     await settle();
     expect(one.working).toBe(true);
     expect(await world.spec()).toMatchObject({ holderIdentity: 'one', leaseTransitions: 5 });
+    await world.end();
+  });
+
+  it('without a specification is acquired immediately', async () => {
+    const world = new World();
+    await world.leases.create(LEASE, {});
+    const one = world.add('one');
+    one.start();
+    await settle();
+    expect(await world.spec()).toMatchObject({ holderIdentity: 'one', leaseTransitions: 1 });
     await world.end();
   });
 
