@@ -1,35 +1,19 @@
-import { constants } from 'node:os';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import type { Family } from '../../../net/address-words.ts';
 import { NFT_TABLE } from '../kernel-names.ts';
 import type { KernelTable, TableChange } from '../kernel-table.ts';
 import { familyOf } from '../netlink/address-bytes.ts';
-import { MessageWriter } from '../netlink/message-writer.ts';
-import { NETLINK, type NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
-import { isAnyPort, type ServiceItem } from '../services/desired-services.ts';
+import { NETLINK, NetlinkSocket } from '../netlink/netlink-socket.ts';
+import type { ServiceItem } from '../services/desired-services.ts';
 import { FAMILIES, parseEndpoint } from '../services/service-layout.ts';
 import type { Kernel } from '../syscall/kernel.ts';
-import { SyscallError } from '../syscall/syscall-error.ts';
-import { changedFrontend, changeRequests, itemOf, type KernelFrontend } from './frontend-elements.ts';
-import { readFrontends } from './frontend-reader.ts';
-import { baseChains, PROTOCOLS, pickName, setsOf, tableOf } from './nft-layout.ts';
-import {
-  addChain,
-  addSet,
-  addTable,
-  deleteChain,
-  deleteTable,
-  isAbout,
-  NFTABLES_GROUP,
-  type NftSteps,
-  type NftTable,
-  nftBatch,
-} from './nft-message.ts';
-import { neededSourceChains } from './source-elements.ts';
-import { readStructure, type TableStructure, targetChain } from './table-structure.ts';
+import type { SyscallError } from '../syscall/syscall-error.ts';
+import { type ChangeSteps, FamilyTable } from './family-table.ts';
+import { itemOf } from './frontend-elements.ts';
+import { tableOf } from './nft-layout.ts';
+import { isAbout, NFTABLES_GROUP, type NftTable } from './nft-message.ts';
+import { sendSteps, sizeOf, TRANSACTION_BYTES } from './transaction.ts';
 
-/** Maximum size of a transaction, which must fit into one send with its begin and end messages. */
-const BATCH_BYTES = 60_000;
 /**
  * Changes in one call of `apply`. The kernel checks all frontends in each transaction, so larger calls cost less per
  * change, but block longer.
@@ -40,15 +24,14 @@ const ELEMENTS_PER_CHANGE = 16;
 /** Prefix of the keys that {@link rulesKey} returns; no frontend has such a key. */
 const RULES = 'rules of ';
 
-interface PreparedChange {
+/** A change with its requests. */
+interface PreparedChange extends ChangeSteps {
   /** Index of the change in the call of `apply`. */
   readonly at: number;
   readonly change: TableChange<ServiceItem>;
-  readonly family: Family;
-  readonly steps: NftSteps;
+  readonly table: FamilyTable;
   /** Encoded size of the steps. */
   readonly bytes: number;
-  readonly newChains: readonly string[];
 }
 
 /** Returns true if a key reports defective rules, which can be repaired before the inputs of services are complete. */
@@ -76,17 +59,19 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly chunk: number = CHUNK;
   readonly #open: (groups?: readonly number[]) => NetlinkSocket;
   readonly #socket: NetlinkSocket;
-  readonly #frontends: Record<Family, Map<string, KernelFrontend>> = { 4: new Map(), 6: new Map() };
-  readonly #structure: Record<Family, TableStructure | undefined> = { 4: undefined, 6: undefined };
-  /** Number of frontends that refer to each chain, by name. */
-  readonly #users: Record<Family, Map<string, number>> = { 4: new Map(), 6: new Map() };
+  readonly #tables: Readonly<Record<Family, FamilyTable>>;
   #monitor: Disposable | undefined;
   #onChange: () => void = () => {};
 
   /** Opens a socket, in the given network namespace if there is one. Writes nothing. */
   constructor(kernel: Kernel, namespace?: string) {
     this.#open = (groups) => new NetlinkSocket(kernel, { protocol: NETLINK.netfilter, namespace, groups });
-    this.#socket = this.#open();
+    const socket = this.#open();
+    this.#socket = socket;
+    this.#tables = {
+      4: new FamilyTable(4, socket, this.#open),
+      6: new FamilyTable(6, socket, this.#open),
+    };
   }
 
   [Symbol.dispose](): void {
@@ -96,7 +81,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
 
   /** Throws `SyscallError` if the kernel has no nftables. */
   check(): void {
-    for (const family of FAMILIES) this.#readStructure(family);
+    for (const family of FAMILIES) this.#tables[family].readStructure();
   }
 
   /**
@@ -140,7 +125,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   weight(key: string, item: ServiceItem | undefined): number {
-    const current = this.#frontends[4].get(key) ?? this.#frontends[6].get(key);
+    const current = this.#tables[4].frontends.get(key) ?? this.#tables[6].frontends.get(key);
     const before = (current?.slots.length ?? 0) + (current?.ranges.size ?? 0);
     const after = (item?.backends.length ?? 0) + (item?.sources?.ranges.length ?? 0);
     return Math.max(1, Math.ceil(Math.max(before, after) / ELEMENTS_PER_CHANGE));
@@ -163,11 +148,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
    * Reads the tables and writes nothing. A table of another layout, or without one of its sets, is returned as empty.
    */
   *dump(): Generator<readonly [string, ServiceItem] | undefined, void, void> {
-    yield* this.#readAll();
+    yield* this.#read();
     for (const family of FAMILIES) {
-      const defects = this.#structure[family]?.defects ?? [];
+      const { defects, frontends } = this.#tables[family];
       if (defects.length > 0) yield [rulesKey(family), { backends: defects, affinitySeconds: 0 }];
-      for (const [name, frontend] of this.#frontends[family]) yield [name, itemOf(frontend)];
+      for (const [name, frontend] of frontends) yield [name, itemOf(frontend)];
     }
   }
 
@@ -182,131 +167,63 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     };
     changes.forEach((change, at) => {
       if (isRulesKey(change.key)) {
-        outcomes[at] = this.#repairRules(change.key);
+        const family = FAMILIES.find((each) => change.key === rulesKey(each)) ?? 4;
+        outcomes[at] = this.#tables[family].repairRules();
         return;
       }
-      const error = this.#prepareTable(change);
+      const table = this.#tableOf(change.key);
+      const error = table.prepareTable(change);
       if (error !== undefined) {
         outcomes[at] = error;
-        this.#deleteUnlimited(change);
+        table.deleteUnlimited(change);
         return;
       }
       const prepared = this.#prepare(change, at);
-      if (bytes + prepared.bytes > BATCH_BYTES) flush();
+      if (bytes + prepared.bytes > TRANSACTION_BYTES) flush();
       batch.push(prepared);
       bytes += prepared.bytes;
     });
     flush();
-    for (const family of FAMILIES) this.#deleteUnused(family);
+    for (const family of FAMILIES) this.#tables[family].deleteUnused();
     return outcomes;
   }
 
   /** Deletes the tables of both families. */
   remove(): void {
     for (const family of FAMILIES) {
-      const error = this.#removeTable(family);
+      const error = this.#tables[family].remove();
       if (error !== undefined) throw error;
     }
   }
 
-  #removeTable(family: Family): SyscallError | undefined {
-    const error = this.#send([[deleteTable(tableOf(family))]]);
-    if (error !== undefined && error.code !== 'ENOENT') return error;
-    this.#forget(family);
-    return undefined;
+  *#read(): Generator<undefined, void, void> {
+    for (const family of FAMILIES) yield* this.#tables[family].read();
   }
 
-  #forget(family: Family): void {
-    this.#frontends[family].clear();
-    this.#users[family].clear();
-    this.#structure[family] = undefined;
+  #tableOf(key: string): FamilyTable {
+    return this.#tables[familyOf(parseEndpoint(key).ip)];
   }
 
-  /** Replaces defective rules, those of a chain in one transaction, and then deletes foreign chains. */
-  #repairRules(key: string): SyscallError | undefined {
-    const family = FAMILIES.find((each) => key === rulesKey(each)) ?? 4;
-    const { repair, removal } = this.#readStructure(family);
-    return this.#send(repair) ?? this.#send(removal);
+  #prepare(change: TableChange<ServiceItem>, at: number): PreparedChange {
+    const table = this.#tableOf(change.key);
+    const prepared = table.prepare(change);
+    return { at, change, table, ...prepared, bytes: sizeOf(prepared.steps.flat()) };
   }
 
-  /**
-   * Reads both tables, one dump message at a time. The known frontends of a table are kept until all of its elements
-   * were read, also if a read fails, because a table without frontends is deleted.
-   */
-  *#readAll(): Generator<undefined, void, void> {
-    for (const family of FAMILIES) {
-      const structure = this.#readStructure(family);
-      const frontends = yield* this.#readFrontends(family, structure);
-      this.#forget(family);
-      this.#frontends[family] = frontends;
-      this.#recordStructure(family, structure);
-      for (const frontend of frontends.values()) this.#countUser(family, frontend, 1);
-    }
-  }
-
-  *#readFrontends(
-    family: Family,
-    { state, sets }: TableStructure,
-  ): Generator<undefined, Map<string, KernelFrontend>, void> {
-    if (state === 'unusable') return new Map();
-    using socket = this.#open();
-    return yield* readFrontends(socket, family, sets);
-  }
-
-  #readStructure(family: Family): TableStructure {
-    const structure = readStructure(this.#socket, tableOf(family), family);
-    this.#recordStructure(family, structure);
-    return structure;
-  }
-
-  #recordStructure(family: Family, structure: TableStructure): void {
-    this.#structure[family] = structure;
-    for (const chain of structure.targets)
-      if (!this.#users[family].has(chain)) this.#users[family].set(chain, 0);
-  }
-
-  /** Ensures the table of a change. Returns the error if the change cannot be written: its protocol or the table. */
-  #prepareTable(change: TableChange<ServiceItem>): SyscallError | undefined {
-    const { key, item } = change;
-    const family = familyOf(parseEndpoint(key).ip);
-    if (item === undefined && !this.#frontends[family].has(key)) return undefined;
-    return protocolError(change) ?? this.#ensureTable(family);
-  }
-
-  /**
-   * Creates the table if it is missing, and replaces one of another layout. Repairs a damaged one, because without its
-   * chains a frontend would be open to clients that its ranges exclude. Returns the error.
-   */
-  #ensureTable(family: Family): SyscallError | undefined {
-    const { state, repair } = this.#structure[family] ?? this.#readStructure(family);
-    if (state === 'whole') return undefined;
-    const table = tableOf(family);
-    const create = [
-      addTable(table),
-      deleteTable(table),
-      addTable(table),
-      ...setsOf(family).map((set, id) => addSet(table, set, id + 1)),
-      ...baseChains(family).flatMap((chain) => addChain(table, chain)),
-    ];
-    const error = this.#send(state === 'damaged' ? repair : [create]);
-    if (error !== undefined) return error;
-    if (state === 'unusable') this.#forget(family);
-    this.#readStructure(family);
-    return undefined;
-  }
-
+  /** Writes prepared changes as one transaction; if it fails, each change as one of its own. */
   #commit(batch: readonly PreparedChange[], outcomes: (SyscallError | undefined)[]): void {
     if (batch.length === 0) return;
-    const error = this.#send(batch.flatMap(({ steps }) => steps));
+    const error = sendSteps(
+      this.#socket,
+      batch.flatMap(({ steps }) => steps),
+    );
     if (error === undefined) {
-      for (const { change } of batch) this.#recordSuccess(change);
+      for (const { table, change } of batch) table.recordSuccess(change);
       return;
     }
-    for (const { family, newChains } of batch)
-      for (const chain of newChains) this.#users[family].delete(chain);
+    for (const prepared of batch) prepared.table.cancel(prepared);
     const [only] = batch;
     if (batch.length === 1 && only !== undefined) this.#recordFailure(only, error, outcomes);
-    // One failed change fails the whole transaction.
     else for (const { change, at } of batch) this.#commit([this.#prepare(change, at)], outcomes);
   }
 
@@ -316,126 +233,16 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
    * transactions, some may have been applied: everything is read now, because unknown ranges could admit clients later.
    */
   #recordFailure(
-    { at, change, family, bytes }: PreparedChange,
+    { at, change, table, bytes }: PreparedChange,
     error: SyscallError,
     outcomes: (SyscallError | undefined)[],
   ): void {
     outcomes[at] = error;
     if (change.isRetry !== true) this.#onChange(); // a failed retry would find the same
-    if (bytes > BATCH_BYTES) for (const _ of this.#readAll());
-    this.#deleteUnlimited(change);
-    this.#structure[family] = undefined;
+    if (bytes > TRANSACTION_BYTES) for (const _ of this.#read());
+    table.deleteUnlimited(change);
+    table.forgetStructure();
   }
-
-  /** Deletes a frontend that is open to all clients because its ranges cannot be written. */
-  #deleteUnlimited({ key, item }: TableChange<ServiceItem>): void {
-    const endpoint = parseEndpoint(key);
-    const family = familyOf(endpoint.ip);
-    const current = this.#frontends[family].get(key);
-    if (item?.sources === undefined || current === undefined || current.sourceChain !== undefined) return;
-    const error = this.#send(changeRequests(tableOf(family), endpoint, current, undefined));
-    if (error === undefined) this.#recordSuccess({ key, item: undefined });
-  }
-
-  /** Sends steps as one transaction, or as several if one service exceeds the limit. */
-  #send(steps: NftSteps): SyscallError | undefined {
-    for (let next = 0; next < steps.length; ) {
-      const part: NetlinkRequest[] = [];
-      for (let bytes = 0; next < steps.length; next++) {
-        const step = steps[next] ?? [];
-        bytes += sizeOf(step);
-        if (bytes > BATCH_BYTES && part.length > 0) break;
-        part.push(...step);
-      }
-      const error = this.#transact(part);
-      if (error !== undefined) return error;
-    }
-    return undefined;
-  }
-
-  #transact(requests: readonly NetlinkRequest[]): SyscallError | undefined {
-    try {
-      return this.#socket.transact(nftBatch(requests)).find((one) => one !== undefined);
-    } catch (error) {
-      if (error instanceof SyscallError) return error;
-      throw error;
-    }
-  }
-
-  /** Records a change that the kernel has applied. */
-  #recordSuccess({ key, item }: TableChange<ServiceItem>): void {
-    const endpoint = parseEndpoint(key);
-    const family = familyOf(endpoint.ip);
-    const current = this.#frontends[family].get(key);
-    this.#countUser(family, current, -1);
-    if (item === undefined) {
-      this.#frontends[family].delete(key);
-      return;
-    }
-    const changed = changedFrontend(endpoint, current, item);
-    this.#countUser(family, changed, 1);
-    this.#frontends[family].set(key, changed);
-  }
-
-  #countUser(family: Family, frontend: KernelFrontend | undefined, by: number): void {
-    const users = this.#users[family];
-    for (const chain of frontend === undefined ? [] : chainsOf(frontend))
-      users.set(chain, (users.get(chain) ?? 0) + by);
-  }
-
-  /** Deletes chains without frontends, and the table if it has no frontend. */
-  #deleteUnused(family: Family): void {
-    const { state } = this.#structure[family] ?? this.#readStructure(family);
-    if (state === 'unusable') return;
-    if (this.#frontends[family].size === 0) {
-      this.#removeTable(family);
-      return;
-    }
-    for (const [chain, uses] of this.#users[family]) {
-      if (uses > 0) continue;
-      const error = this.#send([[deleteChain(tableOf(family), chain)]]);
-      // The kernel refuses this if a rule of another process refers to the chain. The chain is then used or deleted
-      // later.
-      if (error === undefined || error.code === 'ENOENT') this.#users[family].delete(chain);
-    }
-  }
-
-  /** Returns a change with its requests. Its new chains count as existing, because other changes may need them. */
-  #prepare(change: TableChange<ServiceItem>, at: number): PreparedChange {
-    const { key, item } = change;
-    const frontend = parseEndpoint(key);
-    const family = familyOf(frontend.ip);
-    const current = this.#frontends[family].get(key);
-    if (item === undefined && current === undefined)
-      return { at, change, family, steps: [], bytes: 0, newChains: [] };
-    const pick = item === undefined || item.backends.length === 0 ? [] : [pickName(item.backends.length)];
-    const chains = new Set([...pick, ...neededSourceChains(current, item?.sources)]);
-    const newChains = [...chains].filter((name) => !this.#users[family].has(name));
-    for (const name of newChains) this.#users[family].set(name, 0);
-    const steps = [
-      ...newChains.flatMap((name) => createTarget(family, name)),
-      ...changeRequests(tableOf(family), frontend, current, item),
-    ];
-    return { at, change, family, steps, bytes: sizeOf(steps.flat()), newChains };
-  }
-}
-
-/** Returns the steps that create a chain which frontends refer to, and its sets. */
-function createTarget(family: Family, name: string): NftSteps {
-  const target = targetChain(family, name);
-  if (target === undefined) return [];
-  const table = tableOf(family);
-  return [
-    ...target.sets.map((set, id) => [addSet(table, set, id + 1)]),
-    ...addChain(table, target.chain).map((request) => [request]),
-  ];
-}
-
-function chainsOf({ backendCount = 0, sourceChain }: KernelFrontend): readonly string[] {
-  return [
-    ...(backendCount === 0 ? [] : [pickName(backendCount)]),
-    ...(sourceChain === undefined ? [] : [sourceChain]),
-  ];
 }
 
 function equalSources(a: ServiceItem['sources'], b: ServiceItem['sources']): boolean {
@@ -458,26 +265,4 @@ function sourceWords(sources: ServiceItem['sources']): readonly string[] {
 /** Returns the key that reports defects of the rules of a family. */
 function rulesKey(family: Family): string {
   return `${RULES}${family === 4 ? 'ip' : 'ip6'} ${NFT_TABLE}`;
-}
-
-/** Returns an error if no map exists for the protocol of the frontend. */
-function protocolError({ key, item }: TableChange<ServiceItem>): SyscallError | undefined {
-  const endpoint = parseEndpoint(key);
-  const isKnown = PROTOCOLS.some(({ number }) => number === endpoint.protocol);
-  if (isKnown || isAnyPort(endpoint) || item === undefined) return undefined;
-  const reason = `${key}: unsupported protocol, expected TCP, UDP or SCTP`;
-  return new SyscallError(reason, constants.errno.EPROTONOSUPPORT);
-}
-
-/** The writer by which {@link sizeOf} measures requests. */
-const measured = new MessageWriter();
-
-function sizeOf(requests: readonly NetlinkRequest[]): number {
-  measured.clear();
-  for (const request of requests) {
-    measured.begin(request.type, 0, 0);
-    request.write(measured);
-    measured.end();
-  }
-  return measured.length;
 }
