@@ -2,6 +2,7 @@ import { SplitMap } from '../columns/split-map.ts';
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
+import { formatServiceID } from '../servicecache/service-id.ts';
 
 /**
  * The kind of a change of a prefix. `gone`: it has no entry any more. `changed`: it has another entry. `revealed`: the
@@ -51,6 +52,41 @@ export interface ServiceDifference {
   readonly after: number;
   /** Number of backends existing only before the change. */
   readonly lost: number;
+}
+
+/** The sizes of a node in the difference of a gone one. */
+export type NodeSizes = Pick<NodeDifference, 'addresses' | 'podCIDRs'>;
+
+export function sizesOf({ fields }: Node): NodeSizes {
+  const { ipv4AllocCIDR, ipv6AllocCIDR, ipv4SecondaryAllocCIDRs, ipv6SecondaryAllocCIDRs } = fields;
+  const first = [ipv4AllocCIDR, ipv6AllocCIDR].filter((cidr) => cidr !== undefined).length;
+  return {
+    addresses: fields.addresses.length,
+    podCIDRs: first + ipv4SecondaryAllocCIDRs.length + ipv6SecondaryAllocCIDRs.length,
+  };
+}
+
+/** Returns the difference of an effective node; `undefined` if there is none. */
+export function nodeDifference(old: Node | undefined, next: Node | undefined): NodeDifference | undefined {
+  if (old === undefined || old === next) return undefined;
+  const { fullName: node } = old;
+  if (next === undefined) return { kind: 'gone', node, old, new: next, ...sizesOf(old) };
+  return { kind: 'changed', node, old, new: next, addresses: 0, podCIDRs: 0 };
+}
+
+/** Returns the difference of a service from the event that listeners would receive. */
+export function serviceDifference(event: ServiceEvent): ServiceDifference {
+  const { action, id, endpoints, oldEndpoints, oldService } = event;
+  const oldBackends = oldEndpoints?.backends;
+  const before = oldBackends?.size ?? 0;
+  const after = action === 'delete' ? 0 : endpoints.backends.size;
+  const removed = oldBackends?.count((_, address) => !endpoints.backends.has(address)) ?? 0;
+  const lost = action === 'delete' ? before : removed;
+  const difference = { service: formatServiceID(id), event, before, after, lost };
+  if (action === 'delete') return { kind: 'gone', ...difference };
+  if (oldService === undefined) return { kind: 'created', ...difference };
+  if (before > 0 && after === 0) return { kind: 'empty', ...difference };
+  return { kind: lost > 0 ? 'fewer' : 'changed', ...difference };
 }
 
 /** Differences by key. All are counted; the first ones of each kind are kept. */

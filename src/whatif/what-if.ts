@@ -10,17 +10,14 @@ import {
   SIGNAL,
 } from '../base/arguments.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
-import { showValue } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { forEachInSteps, OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache, PrefixClaims } from '../ipcache/ipcache.ts';
-import type { Writer } from '../ipcache/types.ts';
-import { canonicalKey, formatPrefixOf } from '../net/prefix.ts';
+import { formatPrefixOf } from '../net/prefix.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
-import type { ServiceEvent } from '../servicecache/events.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID } from '../servicecache/service-id.ts';
 import { type ServiceState, withoutCluster, withService, withSlice } from '../servicecache/service-state.ts';
@@ -28,22 +25,25 @@ import { ClaimOverlay, visibleOf } from './claim-overlay.ts';
 import {
   Differences,
   type NodeDifference,
+  type NodeSizes,
+  nodeDifference,
   type PrefixDifference,
   type PrefixKind,
   type ServiceDifference,
   type ServiceKind,
+  serviceDifference,
+  sizesOf,
 } from './differences.ts';
+import { checkNames } from './edit-names.ts';
 import {
   checkEdits,
   clusterOfRemovedServices,
   comparison,
   type Edit,
-  EditError,
   isRemoval,
   orderAfter,
   removesLocalServices,
   removesNode,
-  removesWriter,
 } from './edits.ts';
 
 /** The engines read by `whatIf`. They must retain overruled claims (`retainOverruled`, the default). */
@@ -148,11 +148,6 @@ export async function whatIf(
 
 type IndexedEdit = readonly [index: number, edit: Edit];
 
-/** Returns a text for the claim of a writer on a key, in any spelling. */
-function claimText(key: string, { source, owner = '' }: Writer): string {
-  return `${source} ${owner} ${canonicalKey(key)}`;
-}
-
 /** Returns the service in an edit; undefined if it names none. */
 function serviceOf(edit: Edit): ServiceID | undefined {
   if (edit.edit === 'service') return edit.service.id;
@@ -250,7 +245,7 @@ class Preview implements Disposable {
     yield* this.#readPrefixes();
     yield* this.#readIdentities();
     yield* this.#readDirty();
-    this.#checkNames();
+    checkNames(this.#edits, this.#engines, { matched: this.#matchedEdits, clusters: this.#clusters });
     this.#answer = this.#finish();
   }
 
@@ -434,68 +429,6 @@ class Preview implements Disposable {
     return { kind: isRevealed ? 'revealed' : 'changed', ...difference };
   }
 
-  /** Throws {@link EditError} if an edit names a cluster, node, owner or claim that does not exist. */
-  #checkNames(): void {
-    const writers = this.#engines.ipcache.writers();
-    for (const { source, owner } of writers) if (source === 'clustermesh') this.#clusters.add(owner);
-    const followed = new Set(this.#engines.clusters?.() ?? []);
-    // The owners of the claims of nodes are full names.
-    const known = [...new Set([...this.#clusters, ...followed])].filter((name) => !name.includes('/')).sort();
-    const setBefore = new Set<string>(); // the claims that earlier edits have set
-    for (const [index, edit] of this.#edits.entries()) {
-      if (edit.edit === 'upsert') setBefore.add(claimText(edit.key, edit.claim));
-      if (edit.edit === 'delete') this.#checkDelete(edit, index, setBefore);
-      if (
-        !isRemoval(edit) ||
-        this.#matchedEdits.has(edit) ||
-        writers.some((writer) => removesWriter(edit, writer))
-      )
-        continue;
-      if (edit.edit === 'remove-cluster' && !followed.has(edit.cluster))
-        throw new EditError(this.#noRemoteCluster(edit.cluster), {
-          index,
-          field: 'cluster',
-          value: edit.cluster,
-          known,
-        });
-      if (edit.edit === 'remove-node')
-        throw new EditError(`no node ${showValue(edit.node)}`, {
-          index,
-          field: 'node',
-          value: edit.node,
-          known: Array.from(this.#engines.nodes?.claims() ?? [], ([name]) => name),
-        });
-      if (edit.edit === 'remove-source' && edit.owner !== undefined)
-        throw new EditError(`${edit.source} has no owner ${showValue(edit.owner)}`, {
-          index,
-          field: 'owner',
-          value: edit.owner,
-          known: writers.flatMap(({ source, owner }) => (source === edit.source ? [owner] : [])),
-        });
-    }
-  }
-
-  #noRemoteCluster(cluster: string): string {
-    const shown = showValue(cluster);
-    return cluster === this.#engines.localCluster
-      ? `${shown} is the local cluster: only remote clusters can be removed`
-      : `no remote cluster ${shown}`;
-  }
-
-  #checkDelete(
-    { key, by }: Extract<Edit, { edit: 'delete' }>,
-    index: number,
-    setBefore: ReadonlySet<string>,
-  ): void {
-    const { source, owner = '' } = by;
-    const claims = this.#engines.ipcache.claimsOf(key);
-    if (claims.some((claim) => claim.source === source && claim.owner === owner)) return;
-    if (setBefore.has(claimText(key, by))) return;
-    const writer = owner === '' ? source : `${source} ${owner}`;
-    const message = `${writer} has no claim on ${showValue(key)}`;
-    throw new EditError(message, { index, field: 'key', value: key, known: [] });
-  }
-
   #finish(): WhatIfAnswer {
     const prefixes = this.#prefixes;
     const services = this.#services;
@@ -562,38 +495,6 @@ class Preview implements Disposable {
       nodes: nodes?.revision ?? 0,
     };
   }
-}
-
-type NodeSizes = Pick<NodeDifference, 'addresses' | 'podCIDRs'>;
-
-function sizesOf({ fields }: Node): NodeSizes {
-  const { ipv4AllocCIDR, ipv6AllocCIDR, ipv4SecondaryAllocCIDRs, ipv6SecondaryAllocCIDRs } = fields;
-  const first = [ipv4AllocCIDR, ipv6AllocCIDR].filter((cidr) => cidr !== undefined).length;
-  return {
-    addresses: fields.addresses.length,
-    podCIDRs: first + ipv4SecondaryAllocCIDRs.length + ipv6SecondaryAllocCIDRs.length,
-  };
-}
-
-function nodeDifference(old: Node | undefined, next: Node | undefined): NodeDifference | undefined {
-  if (old === undefined || old === next) return undefined;
-  const { fullName: node } = old;
-  if (next === undefined) return { kind: 'gone', node, old, new: next, ...sizesOf(old) };
-  return { kind: 'changed', node, old, new: next, addresses: 0, podCIDRs: 0 };
-}
-
-function serviceDifference(event: ServiceEvent): ServiceDifference {
-  const { action, id, endpoints, oldEndpoints, oldService } = event;
-  const oldBackends = oldEndpoints?.backends;
-  const before = oldBackends?.size ?? 0;
-  const after = action === 'delete' ? 0 : endpoints.backends.size;
-  const removed = oldBackends?.count((_, address) => !endpoints.backends.has(address)) ?? 0;
-  const lost = action === 'delete' ? before : removed;
-  const difference = { service: formatServiceID(id), event, before, after, lost };
-  if (action === 'delete') return { kind: 'gone', ...difference };
-  if (oldService === undefined) return { kind: 'created', ...difference };
-  if (before > 0 && after === 0) return { kind: 'empty', ...difference };
-  return { kind: lost > 0 ? 'fewer' : 'changed', ...difference };
 }
 
 const OPTIONS = optionsWith({
