@@ -1,10 +1,9 @@
 import { type Rejection, RejectionLog, type RejectionStatus } from '../base/rejection.ts';
-import { counted, listText } from '../base/show-value.ts';
+import { counted } from '../base/show-value.ts';
 import { outputKind } from '../ciliumdump/command-output.ts';
-import { type NodePods, overlappingPods } from '../ciliumdump/compare-nodes.ts';
+import type { NodePods } from '../ciliumdump/compare-nodes.ts';
 import type { SourceState } from '../ciliumdump/source-state.ts';
 import { CLUSTER_TYPES, typeMeta } from '../k8s/memory/resource-types.ts';
-import { clusterIDOf, MINIMAL_ALLOCATED_IDENTITY } from '../model/numeric-identity.ts';
 import { isObject } from '../net/fields.ts';
 import type { Manifest } from '../recording/manifests.ts';
 import {
@@ -22,6 +21,13 @@ import { clusterOfReports, clusterOfSettings, type DumpedCluster } from './clust
 import { Disagreements } from './disagreements.ts';
 import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
+import {
+  addDisagreements,
+  addOverlaps,
+  addSharedAddresses,
+  addUnknownIdentities,
+  noteMissing,
+} from './mesh-findings.ts';
 import { commandFile, NodeDump } from './node-dump.ts';
 import { isConfigFile, kindOfFile, objectsOf } from './object-files.ts';
 import { PLURALS, SourceStateBuilder } from './source-state-builder.ts';
@@ -61,8 +67,6 @@ const YOUNG_MS = 5_000;
 const TAIL_BYTES = 4096;
 /** Maximum size of the outputs of one node, which are held in memory together. */
 const MAX_NODE_BYTES: number = 512 << 20;
-/** Maximum number of objects that a finding lists for an address. The others are counted. */
-const MAX_CLAIMANTS = 10;
 
 /**
  * Reads a sysdump or bug report of Cilium (zip, tar, tar.gz or folder), and compares the tables of each node with the
@@ -172,8 +176,10 @@ class Sysdump {
     });
     const listedAt = await this.#readObjects(builder);
     const sources = await builder.finish();
-    this.#noteMissing(sources);
-    this.#examineSources(sources, builder);
+    const report = { findings: this.#findings, notes: this.#notes };
+    noteMissing(sources, report);
+    addSharedAddresses(builder, report);
+    addUnknownIdentities(sources, report);
     const disagreements = new Disagreements();
     const remotePods = new Map<string, NodePods>();
     const nodes = await this.#examineNodes({
@@ -190,8 +196,8 @@ class Sysdump {
       },
     });
     if (nodes.length === 0 && builder.counts.size === 0) throw this.#nothingRead();
-    this.#addDisagreements(disagreements);
-    this.#addOverlaps(sources, remotePods.values());
+    addDisagreements(disagreements, report);
+    addOverlaps(sources, remotePods.values(), report);
     for (const [name, { message }] of this.#broken)
       this.#findings.add({ kind: 'unreadable', subject: name, text: withoutPath(message, `${name}: `) });
     return this.#report(sources, builder, survey.endpoints, nodes);
@@ -281,54 +287,6 @@ class Sysdump {
     return listedAt;
   }
 
-  #noteMissing({ kinds }: SourceState): void {
-    const missing: readonly (readonly [boolean, string])[] = [
-      [kinds.endpoints, 'no CiliumEndpoints: the entries of pods are compared between nodes only'],
-      [kinds.nodes, 'no CiliumNodes: the addresses of nodes are not compared'],
-      [kinds.services, 'no Services, or no EndpointSlices or Endpoints: services are not compared'],
-      [kinds.identities, 'no CiliumIdentities: identities are not looked up'],
-    ];
-    for (const [isPresent, text] of missing) if (!isPresent) this.#notes.push(text);
-  }
-
-  /** Adds the findings about the sources themselves: addresses of several objects, and unknown identities. */
-  #examineSources(sources: SourceState, builder: SourceStateBuilder): void {
-    for (const [address, claimants] of builder.sharedAddresses()) {
-      const texts = claimants
-        .map(({ object, identity, hostIP }) =>
-          hostIP === undefined ? object : `${object} (identity ${identity} at host ${hostIP})`,
-        )
-        .sort();
-      const text = listText(texts, MAX_CLAIMANTS);
-      this.#findings.add({ kind: 'claimed-twice', subject: address, text });
-    }
-    if (sources.kinds.identities) this.#addUnknownIdentities(sources);
-  }
-
-  #addUnknownIdentities(sources: SourceState): void {
-    const unknown = new Map<number, { count: number; first: string }>();
-    for (const [prefix, { identity, kind, name }] of sources.prefixes) {
-      const isAllocated = kind === 'endpoint' && identity >= MINIMAL_ALLOCATED_IDENTITY;
-      if (!isAllocated || sources.labelsOf(identity) !== undefined) continue;
-      const known = unknown.get(identity);
-      if (known === undefined) unknown.set(identity, { count: 1, first: `${prefix} of ${name}` });
-      else known.count++;
-    }
-    if (sources.incomplete.has('identities')) {
-      if (unknown.size > 0)
-        this.#notes.push(
-          `not decidable: ${counted(unknown.size, 'identity', 'identities')} without a CiliumIdentity, because not all CiliumIdentities could be read`,
-        );
-      return;
-    }
-    for (const [identity, { count, first }] of unknown) {
-      const other =
-        clusterIDOf(identity) === sources.clusterID ? '' : `, of cluster id ${clusterIDOf(identity)}`;
-      const text = `${counted(count, 'endpoint')}, such as ${first}; no CiliumIdentity has this number${other}`;
-      this.#findings.add({ kind: 'unknown-identity', subject: String(identity), text });
-    }
-  }
-
   /** Examines the bug reports, one at a time. */
   async #examineNodes(examination: Examination): Promise<readonly NodeResult[]> {
     const nodes: NodeResult[] = [];
@@ -399,32 +357,6 @@ class Sysdump {
     const name = error.path;
     // The first error of an archive is the cause of the others.
     if (!this.#broken.has(name)) this.#broken.set(name, error);
-  }
-
-  #addDisagreements(disagreements: Disagreements): void {
-    for (const { prefix, values } of disagreements.all()) {
-      const text = values
-        .map(({ value, nodes }) => `${value ?? 'none'} at ${counted(nodes.length, 'node')}`)
-        .join(', ');
-      const minorities = values.slice(1); // the first value is that of the most nodes
-      for (const node of minorities.flatMap(({ nodes }) => nodes))
-        this.#findings.add({ kind: 'disagreement', subject: prefix, text, node });
-    }
-    if (disagreements.omitted > 0)
-      this.#notes.push(
-        `${counted(disagreements.omitted, 'entry', 'entries')} of other clusters not compared between nodes: too many`,
-      );
-  }
-
-  #addOverlaps(sources: SourceState, remotePods: Iterable<NodePods>): void {
-    const localPods = Array.from(sources.nodes, ([node, { podCIDRs }]) =>
-      podCIDRs.map((podCIDR) => ({ node, podCIDR })),
-    );
-    for (const { inner, outer, more } of overlappingPods([...localPods.flat(), ...remotePods])) {
-      const others = more === 0 ? '' : `, and ${counted(more, 'other')}`;
-      const text = `${outer.podCIDR} of ${outer.node} and ${inner.podCIDR} of ${inner.node}${others}`;
-      this.#findings.add({ kind: 'overlapping-pod-cidrs', subject: inner.podCIDR, text });
-    }
   }
 
   #report(
