@@ -7,11 +7,12 @@
 export type { Datapath, DatapathEngines } from './datapath/datapath.ts';
 export { cleanHost } from './datapath/linux/clean-host.ts';
 export type { CleanOutcome } from './datapath/linux/clean-tables.ts';
+export type { FailingKey } from './datapath/linux/failing-keys.ts';
 export type { HostDatapath } from './datapath/linux/host-datapath.ts';
 export { openHostDatapath } from './datapath/linux/host-datapath.ts';
 export type { HostDatapathContext, HostDatapathOptions } from './datapath/linux/host-options.ts';
 export type { KeptItems, KeptItemsStatus, PrintedStep } from './datapath/linux/kept-items.ts';
-export type { FailingKey, KeptTableContext, KeptTableStatus } from './datapath/linux/kept-table.ts';
+export type { KeptTableContext, KeptTableStatus } from './datapath/linux/kept-table.ts';
 export { KeptTable } from './datapath/linux/kept-table.ts';
 export type {
   ApplyOutcome,

@@ -1,8 +1,7 @@
 import { checkArgument, FUNCTION, OBJECT, objectWith, optional } from '../../base/arguments.ts';
-import type { Backoff } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
-import { WorkQueue } from '../../base/work-queue.ts';
+import { type FailingKey, FailingKeys } from './failing-keys.ts';
 import type {
   ApplyOutcome,
   DesiredItems,
@@ -32,13 +31,6 @@ export interface KeptTableContext {
    * when deletes are allowed.
    */
   readonly isComplete?: ((key: string) => boolean) | undefined;
-}
-
-/** A key whose write or delete failed and is retried. */
-export interface FailingKey {
-  readonly key: string;
-  readonly reason: string;
-  readonly attempts: number;
 }
 
 /** Counts of a {@link KeptTable}. Those of `upserts`, `deletes` and errors are since its start. */
@@ -78,9 +70,6 @@ export interface KeptTableStatus {
 const CHUNK = 256;
 /** Number of turns for pending writes between two reads, if the last read did not take more. */
 const WRITE_TURNS = 16;
-const SHOWN_FAILURES = 16;
-/** With a minimum, because jitter alone could retry immediately. */
-const BACKOFF: Backoff = { minMs: 100, baseMs: 200, capMs: 30_000 };
 /** Rank of items not confirmed by a change, of foreign items, and of those whose delete failed. */
 const NEVER_EVICTED = Number.MAX_SAFE_INTEGER;
 /** Errors of a full LPM trie or hash map. */
@@ -112,10 +101,7 @@ export class KeptTable<Item> implements Disposable {
   readonly #actual = new KeyQueue('lowest');
   /** Items without room, the strongest first. */
   readonly #noRoom = new KeyQueue('highest');
-  /** The keys whose last write or delete failed, with its error. Retried until one succeeds or none is needed. */
-  readonly #failing = new Map<string, SyscallError>();
-  /** The failing keys that wait for their next attempt, and the number of attempts of each failing key. */
-  readonly #retries: WorkQueue<string>;
+  readonly #failing: FailingKeys;
   /** Initially found items not confirmed by a change yet. */
   #foundItems = new Map<string, Item>();
   /** The found keys still to be marked after deletes were allowed. Undefined if all are marked. */
@@ -141,7 +127,7 @@ export class KeptTable<Item> implements Disposable {
     this.#desired = desired;
     this.#context = context;
     const { clock, random, nextTurn, whenDeletesAllowed: whenAllowed } = context;
-    this.#retries = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#markRetries() });
+    this.#failing = new FailingKeys(clock, random, (key) => this.mark(key));
     const allow = (key: string): void => this.#queueDelete(key);
     if (whenAllowed !== undefined)
       this.#waiting = new WaitingDeletes({ clock, nextTurn, whenAllowed, allow });
@@ -279,7 +265,7 @@ export class KeptTable<Item> implements Disposable {
       unconfirmed: this.#deletesAllowed ? 0 : this.#foundItems.size,
       noRoom: this.#noRoom.size,
       failing: this.#failing.size,
-      failures: this.#shownFailures(),
+      failures: this.#failing.shown(),
       capacity,
       pressure: pressureOf([
         ...(capacity === undefined ? [] : [{ used: this.#actual.size, capacity }]),
@@ -301,7 +287,6 @@ export class KeptTable<Item> implements Disposable {
     this.#state = 'closed';
     this.#waiting?.[Symbol.dispose]();
     this.#failing.clear();
-    this.#retries.clear();
     this.#resolveWritten();
   }
 
@@ -392,7 +377,7 @@ export class KeptTable<Item> implements Disposable {
   /** Handles a key without a desired item. */
   #deleteUndesired(key: string): void {
     this.#noRoom.delete(key);
-    if (!this.#actual.has(key)) this.#endFailure(key);
+    if (!this.#actual.has(key)) this.#failing.end(key);
     else if (this.#mustStay(key, undefined)) return;
     else if (this.#waiting === undefined) this.#deletes.set(key, this.#orderOf(key));
     else this.#waiting.add(key);
@@ -456,7 +441,7 @@ export class KeptTable<Item> implements Disposable {
 
   /** Records a successful change. Returns the number of released entries. */
   #recordSuccess({ key, item }: TableChange<Item>): number {
-    this.#endFailure(key);
+    this.#failing.end(key);
     if (this.#foundItems.size > 0) this.#foundItems.delete(key);
     if (item === undefined) {
       this.#counts.deletes++;
@@ -477,27 +462,8 @@ export class KeptTable<Item> implements Disposable {
   }
 
   #recordFailure(key: string, error: SyscallError): void {
-    this.#failing.set(key, error);
-    this.#retries.retry(key);
+    this.#failing.add(key, error);
     this.#noRoom.delete(key);
-  }
-
-  #endFailure(key: string): void {
-    if (this.#failing.delete(key)) this.#retries.delete(key);
-  }
-
-  #markRetries(): void {
-    for (let key = this.#retries.get(); key !== undefined; key = this.#retries.get()) {
-      this.#retries.done(key);
-      this.mark(key);
-    }
-  }
-
-  #shownFailures(): readonly FailingKey[] {
-    const shown: FailingKey[] = [];
-    for (const [key, { message: reason }] of this.#failing)
-      if (shown.push({ key, reason, attempts: this.#retries.failures(key) }) === SHOWN_FAILURES) break;
-    return shown;
   }
 
   /** Evicts weaker items for stronger ones if items have ranks. Returns the number of released entries. */
@@ -508,7 +474,7 @@ export class KeptTable<Item> implements Disposable {
       if (item === undefined) continue;
       const rank = this.#rankOf(key, item);
       this.#noRoom.set(key, rank);
-      this.#endFailure(key);
+      this.#failing.end(key);
       const weaker = this.#evictionCandidate(key, rank);
       if (weaker === undefined) continue;
       this.#actual.delete(weaker.key);
