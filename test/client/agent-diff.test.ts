@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { AgentError, type Ask, parseAnswer } from '../../src/api/api-client.ts';
+import type { GroupDigestDocument } from '../../src/api/digest-documents.ts';
 import { type ProblemDocument, problem } from '../../src/api/problem.ts';
-import type { GroupDigestDocument } from '../../src/api/routes/digest-routes.ts';
 import { type AgentDiff, diffAgents } from '../../src/client/diff/agent-diff.ts';
 import { diffLines } from '../../src/client/diff/diff-lines.ts';
 import { ClaimDigest } from '../../src/compare/claim-digest.ts';

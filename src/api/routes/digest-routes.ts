@@ -2,16 +2,17 @@ import { createRoute, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { ClaimDigest } from '../../compare/claim-digest.ts';
-import { BUCKETS, DIGEST_VERSION, type GroupDigest, PLACES } from '../../compare/digest-sums.ts';
-import { type ComparedDocument, DocumentDigest, weightOf } from '../../compare/document-digest.ts';
+import { BUCKETS, DIGEST_VERSION, PLACES } from '../../compare/digest-sums.ts';
+import { DocumentDigest, weightOf } from '../../compare/document-digest.ts';
 import type { CompleteClaim } from '../../ipcache/row-reader.ts';
 import { formatLabels } from '../../model/labels.ts';
-import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
 import { nodeFullName } from '../../nodemanager/node-spec.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { comparedDocuments, isDocumentGroup } from '../compared-documents.ts';
-import { type EntryDocument, podDetails } from '../documents.ts';
+import type { DigestClaim, DigestDocument, DigestItem, GroupDigestDocument } from '../digest-documents.ts';
+import { podDetails } from '../documents.ts';
 import { ProblemError } from '../problem.ts';
+import { DIGEST, GROUP_DIGEST } from '../schemas/digest-schemas.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
 import { answers, runWhileConnected } from './route-parts.ts';
@@ -24,118 +25,6 @@ const MAX_PAGES = 8;
 
 /** Maximum number of texts in the services or nodes of a response. */
 const MAX_TEXTS = 100_000;
-
-export interface DigestDocument {
-  readonly version: number;
-  readonly cluster: string;
-  /** Cluster and name of the node of the agent: `atlantic/node-1`. */
-  readonly node: string;
-  /** Differs for each start of the agent. */
-  readonly instance: string;
-  /** The settings that determine the claims of nodes. */
-  readonly settings: NodeConfiguration;
-  readonly revision: number;
-  /** The sum of each group: see {@link GroupDigestDocument}. */
-  readonly writers: readonly GroupDigest[];
-}
-
-/**
- * The digest of a group, or a part of the digest. A group is the claims of one source and one cluster (`clustermesh
- * baltic`), or the services or nodes of one cluster (`services baltic`).
- */
-export interface GroupDigestDocument {
-  /** The name of the group. */
-  readonly writer: string;
-  /** The sum of each of the 256 buckets. */
-  readonly buckets?: readonly string[] | undefined;
-  /**
-   * The sums of the requested buckets by place. A place is the hash of a key as a number of 16 bits; its upper 8 bits
-   * are the bucket.
-   */
-  readonly places?: Readonly<Record<string, string>> | undefined;
-  /** The claims at the requested places, from the first place to the one before `next`, without those of `tooMany`. */
-  readonly claims?: readonly DigestClaim[] | undefined;
-  /** As `claims`, for a group of services or nodes. */
-  readonly documents?: readonly DigestItem[] | undefined;
-  /**
-   * The first requested place that is not in this response, because the limit of the response is reached. Request
-   * this place and the following ones again.
-   */
-  readonly next?: number | undefined;
-  /**
-   * The first requested place and its number of claims, services or nodes, if those of this place alone exceed the
-   * limit. They are not returned.
-   */
-  readonly tooMany?: { readonly place: number; readonly claims: number } | undefined;
-}
-
-/** A service of one cluster, or a node. */
-export interface DigestItem extends Pick<ComparedDocument, 'key' | 'fields'> {
-  readonly place: number;
-}
-
-/** A claim at a requested place. */
-export interface DigestClaim
-  extends Omit<EntryDocument, 'prefix' | 'labels' | 'source' | 'restored' | 'past'> {
-  readonly key: string;
-  readonly place: number;
-  /** The labels of the identity, if they are known. */
-  readonly labels?: string | undefined;
-}
-
-const DIGEST: z.ZodType<DigestDocument> = z
-  .object({
-    version: z.int(),
-    cluster: z.string(),
-    node: z.string(),
-    instance: z.string(),
-    settings: z.object({
-      remoteNodeIdentities: z.boolean(),
-      encryption: z.boolean(),
-      nodeEncryption: z.boolean(),
-      hostFirewall: z.boolean(),
-      underlay: z.enum(['ipv4', 'ipv6']),
-    }),
-    revision: z.int(),
-    writers: z.array(z.object({ writer: z.string(), claims: z.int(), sum: z.string() })),
-  })
-  .openapi('Digest');
-
-const GROUP_DIGEST: z.ZodType<GroupDigestDocument> = z
-  .object({
-    writer: z.string(),
-    buckets: z.array(z.string()).optional(),
-    places: z.record(z.string(), z.string()).optional(),
-    claims: z
-      .array(
-        z.object({
-          key: z.string(),
-          place: z.int(),
-          owner: z.string().optional(),
-          identity: z.int(),
-          labels: z.string().optional(),
-          hostIP: z.string().optional(),
-          encryptKey: z.int(),
-          namespace: z.string().optional(),
-          podName: z.string().optional(),
-          serviceAccount: z.string().optional(),
-          namedPorts: z.record(z.string(), z.string()).optional(),
-        }),
-      )
-      .optional(),
-    documents: z
-      .array(
-        z.object({
-          key: z.string(),
-          place: z.int(),
-          fields: z.record(z.string(), z.union([z.string(), z.array(z.string())])),
-        }),
-      )
-      .optional(),
-    next: z.int().optional(),
-    tooMany: z.object({ place: z.int(), claims: z.int() }).optional(),
-  })
-  .openapi('GroupDigest');
 
 const GET_DIGEST = createRoute({
   method: 'get',

@@ -1,5 +1,5 @@
 import type { Ask } from '../../api/api-client.ts';
-import type { DigestClaim, DigestDocument } from '../../api/routes/digest-routes.ts';
+import type { DigestClaim, DigestDocument } from '../../api/digest-documents.ts';
 import { addSumTexts } from '../../compare/digest-sums.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import { InputError } from '../../process/input-error.ts';

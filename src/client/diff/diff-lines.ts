@@ -1,4 +1,4 @@
-import type { DigestClaim } from '../../api/routes/digest-routes.ts';
+import type { DigestClaim } from '../../api/digest-documents.ts';
 import { counted, listText } from '../../base/show-value.ts';
 import { alignColumns, printable } from '../../process/terminal.ts';
 import { portsCell } from '../answer.ts';

@@ -1,6 +1,6 @@
 import { AgentError, type Ask } from '../../api/api-client.ts';
+import type { DigestClaim, DigestDocument, DigestItem } from '../../api/digest-documents.ts';
 import type { ClaimDocument, ExplanationDocument, OriginDocument } from '../../api/documents.ts';
-import type { DigestClaim, DigestDocument, DigestItem } from '../../api/routes/digest-routes.ts';
 import type { SettingsDocument } from '../../api/routes/settings-routes.ts';
 import type { StatusDocument } from '../../api/status-document.ts';
 import { withQuery } from '../list.ts';

@@ -1,5 +1,5 @@
 import { AgentError, type Ask } from '../../api/api-client.ts';
-import type { DigestClaim, DigestItem, GroupDigestDocument } from '../../api/routes/digest-routes.ts';
+import type { DigestClaim, DigestItem, GroupDigestDocument } from '../../api/digest-documents.ts';
 import { addSumTexts, PLACES } from '../../compare/digest-sums.ts';
 import { identityScope } from '../../model/numeric-identity.ts';
 import type { ComparedClaim, Pair } from './diff-reasons.ts';

@@ -1,5 +1,5 @@
 import { expect, it, vi } from 'vitest';
-import type { GroupDigestDocument } from '../../../src/api/routes/digest-routes.ts';
+import type { GroupDigestDocument } from '../../../src/api/digest-documents.ts';
 import { testApp } from '../support/test-app.ts';
 
 it.each([1, 9_999, 10_001, 12_000])(
