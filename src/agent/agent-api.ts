@@ -3,6 +3,7 @@ import { type AppOptions, createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
 import { AgentMetrics } from '../api/metrics/agent-metrics.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { FaultReport } from '../process/fault-report.ts';
 import type { Logger } from '../process/log.ts';
 import { ServedApi } from '../process/served-api.ts';
 import { version } from '../process/version.ts';
@@ -19,6 +20,7 @@ export class AgentApi extends ServedApi {
   constructor(agent: Agent, { log, clock, page, settings }: AgentApiContext) {
     const feed = new ChangeFeed(agent, clock);
     const metrics = new AgentMetrics(agent, feed);
+    const faults = new FaultReport(log, clock);
     const app = createApp({
       model: agent,
       feed,
@@ -29,9 +31,9 @@ export class AgentApi extends ServedApi {
       page,
       settings,
       blockers: () => agent.blockers(),
-      onFault: (error) => log.error({ err: error }, 'an API request failed'),
+      onFault: (err) => faults.add('an API request', { err }),
     });
-    super(app, { log, clock, metrics, page });
+    super(app, { log, clock, metrics, page, faults });
     this.#unfollow = feed.follow();
   }
 

@@ -6,6 +6,7 @@ import { type UIFile, uiPath } from '../api/routes/ui-routes.ts';
 import { ApiServer, type TCPCredentials, type TCPOptions } from '../api/server/api-server.ts';
 import type { Clock } from '../base/clock.ts';
 import { errorCode, messageOf } from '../base/failure.ts';
+import type { FaultReport } from './fault-report.ts';
 import { followCredentials } from './followed-credentials.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
@@ -29,6 +30,8 @@ export interface ServedApiContext {
   readonly log: Logger;
   readonly clock: Clock;
   readonly metrics: Pick<ProcessMetrics, 'countCredentialFailure'>;
+  /** Logs the requests that failed because of a bug. */
+  readonly faults: Pick<FaultReport, 'flush'>;
   readonly page?: readonly UIFile[] | undefined;
 }
 
@@ -122,6 +125,7 @@ export class ServedApi {
   async stop(): Promise<void> {
     this.#stopped.abort();
     await this.#server?.stop();
+    this.#context.faults.flush();
   }
 }
 

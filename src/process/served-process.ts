@@ -7,6 +7,7 @@ import type { SettingsDocument } from '../api/routes/settings-routes.ts';
 import type { StepDocument } from '../api/status-document.ts';
 import { EitherSignal, fired } from '../base/follow-signal.ts';
 import { type Runtime, systemClock } from '../base/system-clock.ts';
+import { FaultReport } from './fault-report.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
 import { type ReloadedSettings, type ReloadSource, Reloads } from './reload.ts';
@@ -126,6 +127,7 @@ function newApi(
     const open = openSteps(startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
     return [...new Set([...open, ...process.blockers()])];
   };
+  const faults = new FaultReport(log, clock);
   const scrape = new Scrape();
   const problems = (): readonly HealthProblem[] => {
     const source = { ...process.problemSource(), steps: startup.status() };
@@ -142,7 +144,7 @@ function newApi(
     metrics,
     settings,
     status: () => ({ ...process.status(), steps: startup.status(), blockers: blockers() }),
-    onFault: (error) => log.error({ err: error }, 'an API request failed'),
+    onFault: (err) => faults.add('an API request', { err }),
   });
-  return new ServedApi(app, { log, clock, metrics, page });
+  return new ServedApi(app, { log, clock, metrics, page, faults });
 }

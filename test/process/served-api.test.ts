@@ -14,6 +14,7 @@ it('questions of the process itself have a body like those of a client', async (
     log,
     clock: new FakeClock(),
     metrics: { countCredentialFailure: () => {} },
+    faults: { flush: () => {} },
   });
   const answer = await api.ask('/v1/lookup', { ips: ['10.9.9.9'] });
   expect(answer).toMatchObject({ entries: [{ identity: 77 }] });
@@ -25,7 +26,12 @@ it('a default socket that is forbidden does not stop the credentials of TCP from
   const clock = new FakeClock();
   const logged: string[] = [];
   const log = createLog('info', 'text', { write: (line) => logged.push(line) });
-  const api = new ServedApi(testApp().app, { log, clock, metrics: { countCredentialFailure: () => {} } });
+  const api = new ServedApi(testApp().app, {
+    log,
+    clock,
+    metrics: { countCredentialFailure: () => {} },
+    faults: { flush: () => {} },
+  });
   onTestFinished(() => api.stop());
   await api.serve({
     socket: join(temporaryFolder({}), 'dpcache.sock'),

@@ -155,14 +155,22 @@ describe('the API of a process', () => {
     expect(await values()).toEqual(['reads_a 2', 'reads_b 2']);
   });
 
-  it('logs the error of a failed request', async () => {
-    const { get, logged } = serve({}, () => {
+  it('logs failed requests twice a minute, and at the stop (regression: each one was logged)', async () => {
+    const { get, logged, clock, stop, ended } = serve({}, () => {
       throw new Error('broken status');
     });
-    expect(await get('/v1/status')).toContain('internal');
-    expect(logged.filter((line) => line.includes('broken status'))).toEqual([
-      'error an API request failed: broken status',
-    ]);
+    const errors = (): readonly string[] => logged.filter((line) => line.startsWith('error'));
+    const fail = async (): Promise<void> => expect(await get('/v1/status')).toContain('internal');
+    for (let n = 0; n < 4; n++) await fail();
+    expect(errors()).toEqual(['error an API request failed: broken status']);
+    clock.advance(60_000);
+    const more = expect.stringContaining('error an API request failed 3 more times; ');
+    expect(errors().slice(1)).toEqual([more]);
+    for (let n = 0; n < 4; n++) await fail();
+    stop.abort();
+    await ended;
+    expect(errors().slice(3)).toEqual([more]);
+    expect(clock.pending).toBe(0);
   });
 
   it('serves the settings, and the page over TCP without a token', async () => {
