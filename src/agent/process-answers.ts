@@ -1,17 +1,29 @@
-import type { Ask } from '../api/api-client.ts';
+import { AgentError, type Ask } from '../api/api-client.ts';
+import { isUnknownPath } from '../api/problem.ts';
 import type { HealthProblem, ProblemsDocument } from '../api/problems.ts';
 import { counted } from '../base/show-value.ts';
 import { checkedStatus, type Question, table } from '../client/answer.ts';
 import { problemLines } from '../client/summary.ts';
 import type { DutyStatus } from '../operator/duty.ts';
+import type { ProcessDocument } from '../process/served-process.ts';
 import { printable } from '../process/terminal.ts';
 import type { OperatorDocument } from './operator/run-operator.ts';
 import type { KvstoreMeshDocument } from './run-kvstoremesh.ts';
 
-/** Returns the current problems of a process, the worst first. */
-async function problemsOf(ask: Ask): Promise<readonly HealthProblem[]> {
-  const { items } = (await ask('/v1/problems')) as ProblemsDocument;
-  return items;
+/**
+ * Returns the current problems of a process, the worst first. For a process of an earlier version, returns a problem
+ * for each blocker.
+ */
+async function problemsOf(
+  ask: Ask,
+  { blockers }: Pick<ProcessDocument, 'blockers'>,
+): Promise<readonly HealthProblem[]> {
+  try {
+    return ((await ask('/v1/problems')) as ProblemsDocument).items;
+  } catch (error) {
+    if (!(error instanceof AgentError) || !isUnknownPath(error.problem ?? {})) throw error;
+    return blockers.map((text) => ({ severity: 'error', subject: 'not ready', text }));
+  }
 }
 
 /** Returns the status of kvstoremesh, for `dpcache kvstoremesh status`. */
@@ -26,7 +38,7 @@ export const askKvstoreMesh: Question = async (ask, view) => {
     lastFailure?.message ?? '',
   ]);
   const header = ['CLUSTER', 'ID', 'STATE', 'KEYS', 'PENDING', 'LAST FAILURE'];
-  const problems = await problemsOf(ask);
+  const problems = await problemsOf(ask, status);
   const standby = status.problems.filter((line) => line.startsWith('standby'));
   return {
     json: status,
@@ -84,7 +96,7 @@ export const askOperator: Question = async (ask, view) => {
   return {
     json: status,
     lines: [
-      ...problemLines(await problemsOf(ask)),
+      ...problemLines(await problemsOf(ask, status)),
       electionText(status),
       ...namespacesText(status),
       ...mcsText(status),

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { askKvstoreMesh, askOperator } from '../../src/agent/process-answers.ts';
+import { AgentError } from '../../src/api/api-client.ts';
+import { problem } from '../../src/api/problem.ts';
 import type { HealthProblem } from '../../src/api/problems.ts';
 import type { Answer, Question } from '../../src/client/answer.ts';
 
@@ -16,6 +18,25 @@ function answerOf(question: Question, status: object, items: readonly HealthProb
 
 const FULL: HealthProblem = { severity: 'warning', subject: 'copies', text: 'full', remedy: 'Clean it.' };
 const STEP = { name: 'kvstore', state: 'running', ms: 3000, idleMs: 1000, waitsFor: [] };
+
+it.each([
+  [askKvstoreMesh, { problems: [], configProblems: [], clusters: [] }],
+  [askOperator, { duties: [], rejected: { total: 0, recent: [] } }],
+])(
+  'the status of a process of an earlier version has its blockers (regression: failed): %#',
+  async (question, status) => {
+    const ask = async (path: string): Promise<unknown> => {
+      if (path === '/v1/status') return { ...status, cluster: 'own', blockers: ['far is not copied'] };
+      throw new AgentError('unknown path', problem('unknown-path', `Unknown path ${path}.`));
+    };
+    const { lines, succeeded } = await question(ask, { wide: true });
+    expect([lines[1], succeeded]).toEqual(['  error: not ready: far is not copied', false]);
+    const refused = new AgentError('refused', problem('forbidden', 'Forbidden.'));
+    const failing = (path: string): Promise<unknown> =>
+      path === '/v1/status' ? ask(path) : Promise.reject(refused);
+    await expect(question(failing, { wide: true })).rejects.toBe(refused);
+  },
+);
 
 describe('the status of kvstoremesh', () => {
   const cluster = {
