@@ -37,6 +37,8 @@ export interface ProblemsDocument {
 export interface ProblemSource extends Pick<StatusDocument, 'steps'>, Partial<Omit<StatusDocument, 'steps'>> {
   /** Problems of parts that an agent does not have. */
   readonly problems?: readonly HealthProblem[] | undefined;
+  /** The socket of the process, for the commands of remedies. Undefined: these ask the agent of this machine. */
+  readonly socket?: string | undefined;
 }
 
 interface ReportedProblem extends HealthProblem {
@@ -96,7 +98,17 @@ function isRead({ connected, state }: ClusterDocument): boolean {
   return connected && state !== 'failed' && state !== 'draining';
 }
 
-function* clusterProblem(cluster: ClusterDocument, now: number): Generator<ReportedProblem, void, void> {
+/** Returns the remedy that checks the etcds of a process. `cluster`: the only one to check. */
+function troubleshootRemedy(socket: string | undefined, cluster?: string): string {
+  const command = ['dpcache clustermesh troubleshoot', cluster, socket && `--socket ${socket}`];
+  return `Run ${command.filter(Boolean).join(' ')}.`;
+}
+
+function* clusterProblem(
+  cluster: ClusterDocument,
+  socket: string | undefined,
+  now: number,
+): Generator<ReportedProblem, void, void> {
   const { name, ready, knownAt, servicesExpired, heartbeat, rejected, keys } = cluster;
   const subject = `cluster ${name}`;
   if (ready) {
@@ -105,7 +117,7 @@ function* clusterProblem(cluster: ClusterDocument, now: number): Generator<Repor
         severity: 'error',
         subject,
         text: `It has no valid key; ${counted(rejected, 'value')} rejected.`,
-        remedy: 'Run dpcache status: it prints the last rejected values.',
+        remedy: 'See the last rejected values in the status and in the log.',
       };
     if (heartbeat !== 'stale') return;
     const text = 'The heartbeat in its kvstore has not changed for 2 min. Its state may be old.';
@@ -113,7 +125,7 @@ function* clusterProblem(cluster: ClusterDocument, now: number): Generator<Repor
     yield { severity: 'warning', subject, text, remedy };
     return;
   }
-  const { text, since, remedy } = incompleteProblem(cluster, now);
+  const { text, since, remedy } = incompleteProblem(cluster, socket, now);
   const isServed = servicesExpired !== true && (isRead(cluster) || knownAt !== undefined);
   const without = servicesExpired === true ? ', without services, whose TTL has ended' : '';
   const served =
@@ -131,11 +143,12 @@ function* clusterProblem(cluster: ClusterDocument, now: number): Generator<Repor
 /** Returns why a cluster is not ready. */
 function incompleteProblem(
   cluster: ClusterDocument,
+  socket: string | undefined,
   now: number,
 ): Pick<HealthProblem, 'text' | 'since' | 'remedy'> {
   const { name, local, state, connected, connectionChangedAt, knownAt, missing, lastFailure } = cluster;
   const reason = lastFailure === undefined ? '' : `: ${lastFailure}`;
-  const troubleshoot = `Run dpcache clustermesh troubleshoot${local ? '' : ` ${name}`}.`;
+  const troubleshoot = troubleshootRemedy(socket, local ? undefined : name);
   // In state `watching`, the kvstore answers some readers, but for example refuses another one the right to read.
   if (!connected && state !== 'watching')
     return {
@@ -239,20 +252,17 @@ function* datapathProblems({
     if (state === 'unavailable') yield { severity, subject: `datapath ${name}`, text: missing.join('; ') };
 }
 
-/** Yields the problems of an agent, except those of its steps. */
-function* agentProblems(
-  status: Partial<StatusDocument>,
-  now: number,
-): Generator<ReportedProblem, void, void> {
-  const { clusters = [], checkpoint, configProblems = [], kubernetes, datapath } = status;
-  for (const cluster of clusters) yield* clusterProblem(cluster, now);
+/** Yields the problems of a process, except those of its steps. */
+function* agentProblems(status: Partial<ProblemSource>, now: number): Generator<ReportedProblem, void, void> {
+  const { clusters = [], checkpoint, configProblems = [], kubernetes, datapath, socket } = status;
+  for (const cluster of clusters) yield* clusterProblem(cluster, socket, now);
   if (checkpoint !== undefined) yield* checkpointProblems(checkpoint, status, now);
   for (const text of configProblems)
     yield {
       severity: 'error',
       subject: 'configuration',
       text,
-      remedy: 'Correct it, then run dpcache clustermesh troubleshoot.',
+      remedy: `Correct it. ${troubleshootRemedy(socket)}`,
       blockerPrefixes: [text],
     };
   yield* kindProblems(kubernetes?.kinds ?? [], now);

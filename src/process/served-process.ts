@@ -70,7 +70,7 @@ export interface ServedProcess {
   /** Returns one sentence for each reason, except open steps, why the process is not ready. */
   blockers(): readonly string[];
   /** Returns the state from which the current problems follow, in addition to the steps and the blockers. */
-  problemSource(): Omit<ProblemSource, 'steps'>;
+  problemSource(): Omit<ProblemSource, 'steps' | 'socket'>;
   /** Returns the tables of the metrics. A status for several metrics is read with `scrape.once`. Called only once. */
   metrics(scrape: Scrape): readonly Metrics[];
 }
@@ -130,7 +130,7 @@ function newApi(
   const faults = new FaultReport(log, clock);
   const scrape = new Scrape();
   const problems = (): readonly HealthProblem[] => {
-    const source = { ...process.problemSource(), steps: startup.status() };
+    const source = { ...process.problemSource(), steps: startup.status(), socket: serve?.socket };
     return healthProblems(source, blockers(), clock.wallTime());
   };
   const problemTable: Metrics = { dpcache_problems: problemsMetric(problems) };

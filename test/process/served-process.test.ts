@@ -142,7 +142,9 @@ describe('the API of a process', () => {
     await until('it has started', async () => !(await get('/v1/status')).includes('running'));
     const { ready, items } = JSON.parse(await get('/v1/problems'));
     expect(ready).toBe(false);
-    expect(items).toMatchObject([{ subject: 'configuration', text: 'no such file' }, PROBLEM]);
+    // Regression: the remedy asked the agent of the machine.
+    const remedy = `Correct it. Run dpcache clustermesh troubleshoot --socket ${socket}.`;
+    expect(items).toMatchObject([{ subject: 'configuration', text: 'no such file', remedy }, PROBLEM]);
     expect(await get('/metrics')).toContain(
       'dpcache_problems{severity="error"} 1\ndpcache_problems{severity="warning"} 1\n',
     );
