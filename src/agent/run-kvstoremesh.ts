@@ -39,7 +39,7 @@ const CHECK_MS = 10_000;
 /** Configuration of `dpcache kvstoremesh`. */
 export interface KvstoreMeshProcessOptions {
   readonly clusterName: string;
-  /** Id of the local cluster; undefined: the id in the local kvstore. */
+  /** See `KvstoreMeshOptions`. */
   readonly clusterID: number | undefined;
   /** Path of the etcd configuration of the local kvstore, the destination of the copies. */
   readonly kvstoreConfig: string;
@@ -83,7 +83,6 @@ class KvstoreMeshProcess implements ServedProcess {
   readonly #tasks: Supervisor;
   readonly #gate: TurnGate;
   #etcd: EtcdBackend | undefined;
-  #clusterID = 0;
   #mesh: KvstoreMesh | undefined;
   #folder: ConfigFollower | undefined;
   #clusterReport: ClusterReport | undefined;
@@ -170,7 +169,7 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   #localKvstore(): Step {
-    const { clusterName, clusterID, kvstoreConfig, rateLimit } = this.#options;
+    const { clusterName, kvstoreConfig, rateLimit } = this.#options;
     const { log, clock, random } = this.#context;
     return {
       name: 'local kvstore',
@@ -188,8 +187,7 @@ class KvstoreMeshProcess implements ServedProcess {
         const reach = { clock, random, signal, onProblem, onFailure };
         const context = { ...reach, mayWrite, witnessLeases: true, gate: this.#gate };
         this.#etcd = await openLocalEtcd(kvstoreConfig, rateLimit, context);
-        const id = await readClusterID(this.#etcd, clusterName, context);
-        this.#clusterID = clusterID ?? id;
+        await readClusterID(this.#etcd, clusterName, context); // waits until the kvstore answers
       },
       stop: () => this.#etcd?.close({ keepLeases: true }), // agents keep using the copy while another process starts
     };
@@ -242,10 +240,11 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   async #copy(): Promise<void> {
-    const { clusterName, clustermeshConfig: path, rateLimit, serviceTTLMs, heartbeat } = this.#options;
+    const { clusterName, clusterID, clustermeshConfig: path, rateLimit } = this.#options;
+    const { serviceTTLMs, heartbeat } = this.#options;
     const { log, clock, random } = this.#context;
     assert(this.#etcd !== undefined, 'the local kvstore is open');
-    const local = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
+    const local = { clusterName, clusterID, local: this.#etcd };
     const mesh = new KvstoreMesh({ ...local, clock, random, gate: this.#gate, serviceTTLMs });
     this.#mesh = mesh;
     this.#clusterReport = new ClusterReport(remoteClusters(mesh), log, clock);

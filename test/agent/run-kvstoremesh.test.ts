@@ -79,7 +79,7 @@ describe('a kvstoremesh', () => {
     await copies(mesh);
     expect(mesh.opened[0]?.slice(0, 2)).toEqual(['/etcd', { qps: 9 }]);
     expect(mesh.opened[0]?.[2]).toMatchObject({ witnessLeases: true });
-    expect(mesh.made()).toMatchObject({ clusterName: 'own', clusterID: 3, serviceTTLMs: 600_000 });
+    expect(mesh.made()).toMatchObject({ clusterName: 'own', clusterID: undefined, serviceTTLMs: 600_000 });
     expect(source.mock.calls[0]).toEqual([mesh.folder, expect.objectContaining({ rateLimit: { qps: 9 } })]);
     const { clock, gate, random } = mesh.opened[0]?.[2] ?? {};
     for (const options of [mesh.made(), source.mock.calls[0]?.[1]])

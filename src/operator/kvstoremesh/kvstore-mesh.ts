@@ -20,8 +20,8 @@ import { type MirrorStatus, MirrorStores } from './mirror-stores.ts';
 export interface KvstoreMeshOptions extends Runtime, Pick<FollowingOptions, 'gate'> {
   /** The local cluster, which is never copied. */
   readonly clusterName: string;
-  /** The id of the local cluster; 0 if it has none. */
-  readonly clusterID: number;
+  /** The id of the local cluster; undefined: the id in its configuration in the local kvstore. */
+  readonly clusterID: number | undefined;
   /** Destination of the copies. The caller closes it after {@link KvstoreMesh.stop}, and keeps its leases. */
   readonly local: KvstoreBackend;
   /** Time for readers to release a removed cluster. Default 3 minutes. */
@@ -71,6 +71,8 @@ export class KvstoreMesh extends ClusterSet {
   readonly #reconciling = new Map<string, Promise<void>>();
   readonly #startedAt: number;
   readonly #tasks: Supervisor;
+  /** The id in the configuration of the local cluster; 0 if it was never published. */
+  #publishedID = 0;
   /** State of the watch of the local configurations; undefined before the first cluster. */
   #configState: WatchState | undefined;
   #hasAllAdded = false;
@@ -152,7 +154,7 @@ export class KvstoreMesh extends ClusterSet {
 
   /** Returns a problem for each id that several clusters use, because readers follow only one of them. */
   #sharedIDs(clusters: readonly MirroredClusterStatus[]): readonly string[] {
-    const { clusterName, clusterID } = this.#options;
+    const { clusterName, clusterID = this.#publishedID } = this.#options;
     const names = new Map([[clusterID, `this cluster (${clusterName})`]]);
     const problems: string[] = [];
     for (const { name, config } of clusters) {
@@ -219,8 +221,15 @@ export class KvstoreMesh extends ClusterSet {
       for (const event of events) {
         const name = event.key.slice(CLUSTER_CONFIG_PREFIX.length);
         this.#mirrored.get(name)?.stores.receiveConfigEvent(event);
+        if (name === this.#options.clusterName) this.#readOwnConfig(event);
         if (returned.recordEvent(event.modRevision)) this.#removeReturned(name, event);
       }
+  }
+
+  /** Reads the id of the local cluster. A deleted or invalid configuration keeps the last id. */
+  #readOwnConfig({ key, value }: WatchEvent): void {
+    const config = decodeClusterConfig(value, key);
+    if (config.ok) this.#publishedID = config.value.id;
   }
 
   /**

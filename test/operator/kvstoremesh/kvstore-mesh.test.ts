@@ -592,6 +592,24 @@ describe('its problems', () => {
     expect(Object.keys(copied.copy('cilium/cluster-config/'))).toHaveLength(3);
   });
 
+  it('name a cluster with the local id, also if that is published after the start (regression: silent)', async () => {
+    await copied.restart({ clusterID: undefined });
+    copied.add();
+    await settle(20);
+    expect(copied.mesh.status().problems).toEqual([]);
+    const problem = 'cluster a has id 1, the same as this cluster (own): agents follow only one of them';
+    for (const [value, problems] of [
+      ['{"id":1,"capabilities":{}}', [problem]],
+      ['{"id":', [problem]],
+      [undefined, [problem]],
+      ['{"id":2,"capabilities":{}}', []],
+    ] as const) {
+      write(copied.local, 'cilium/cluster-config/own', value);
+      await settle(8);
+      expect(copied.mesh.status().problems).toEqual(problems);
+    }
+  });
+
   it('report that the local kvstore rejects keys, until it accepts them', async () => {
     await copy();
     let isFull = true;

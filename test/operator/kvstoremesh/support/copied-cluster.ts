@@ -45,7 +45,7 @@ export class CopiedCluster {
   }
 
   /** Replaces the process by another one, which has copied nothing yet. */
-  async restart(options?: Pick<KvstoreMeshOptions, 'serviceTTLMs'>): Promise<void> {
+  async restart(options?: Partial<KvstoreMeshOptions>): Promise<void> {
     await this.stop();
     this.backend = this.#client(this.local);
     this.mesh = this.#newMesh(options);
@@ -69,9 +69,9 @@ export class CopiedCluster {
     return contentOf(this.local, prefix);
   }
 
-  #newMesh(options?: Pick<KvstoreMeshOptions, 'serviceTTLMs'>): KvstoreMesh {
+  #newMesh(options?: Partial<KvstoreMeshOptions>): KvstoreMesh {
     const { backend: local, clock } = this;
-    return new KvstoreMesh({ ...options, clusterName: 'own', clusterID: 9, local, clock, random });
+    return new KvstoreMesh({ clusterName: 'own', clusterID: 9, local, clock, random, ...options });
   }
 
   #client(server: MemoryServer): FaultyMemoryBackend {
