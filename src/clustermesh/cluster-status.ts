@@ -97,6 +97,8 @@ function reportedWhileWatching(state: ClusterState, facts: ClusterFacts): Remote
 interface Reported {
   readonly state: RemoteClusterState;
   readonly connected: boolean;
+  /** The id in the configuration; undefined if there is none. */
+  readonly id: number | undefined;
   readonly failures: number;
   /** Message of the last failure. */
   readonly reason: string | undefined;
@@ -106,7 +108,13 @@ interface Reported {
 export class ReportedStatus {
   readonly #clock: Clock;
   /** The last recorded state. */
-  #reported: Reported = { state: 'connecting', connected: false, failures: 0, reason: undefined };
+  #reported: Reported = {
+    state: 'connecting',
+    connected: false,
+    id: undefined,
+    failures: 0,
+    reason: undefined,
+  };
   #knownAt: number | undefined;
   #connectionChangedAt: number;
   /** Start of the current incomplete period, monotonic time. */
@@ -175,8 +183,8 @@ export class ReportedStatus {
   }
 
   /**
-   * Records the state. Returns true if the reported state, `connected`, the number of failures or the message of the
-   * last failure has changed.
+   * Records the state. Returns true if the reported state, `connected`, the id of the configuration, the number of
+   * failures or the message of the last failure has changed.
    */
   update(state: ClusterState, facts: ClusterFacts): boolean {
     const last = this.#reported;
@@ -185,6 +193,7 @@ export class ReportedStatus {
     const next = {
       state: reportedStateOf(state, facts),
       connected,
+      id: state.config?.id,
       failures,
       reason: this.#lastFailure?.message,
     };
@@ -196,6 +205,7 @@ export class ReportedStatus {
     return (
       next.state !== last.state ||
       connected !== last.connected ||
+      next.id !== last.id ||
       failures !== last.failures ||
       next.reason !== last.reason
     );

@@ -77,7 +77,7 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
   readonly refillMs?: number | undefined;
   /** Paces the retries of many unreachable clusters. */
   readonly retries?: RetryPacer | undefined;
-  /** Called when the state or `connected` changes, and after each failure. */
+  /** Called when the state, `connected` or the configured id changes, and after each failure. */
   readonly onChange: () => void;
 }
 

@@ -129,7 +129,7 @@ export class LocalCluster implements SyncMembers, AsyncDisposable {
     return this.#cluster.progress();
   }
 
-  /** Calls back when the state, `connected`, the failures or their reason changes. */
+  /** Calls back when the state, `connected`, the configured id, the failures or their reason changes. */
   onChange(callback: OnClusterChange): Unsubscribe {
     return this.#listeners.subscribe(callback);
   }

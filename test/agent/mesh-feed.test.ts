@@ -217,6 +217,9 @@ it('reports that the id of the local cluster differs from its configuration (reg
     '--cluster-id: the agent uses id 0 for cluster own, but its configuration in the kvstore has id 3; restart the agent, or correct --cluster-id';
   await expect.poll(() => agent.status().configProblems).toEqual([problem]);
   expect(logged.slice(before).filter((line) => line.includes('--cluster-id'))).toEqual([`warn  ${problem}`]);
+  // Regression: another id was logged only at the next change of the state.
+  await backend.update(clusterConfigKey('own'), bytesOfText('{"id": 4, "capabilities": {}}'));
+  await expect.poll(() => logged.at(-1)).toBe(`warn  ${problem.replace('id 3', 'id 4')}`);
 });
 
 describe('the parts of a mesh feed', () => {
