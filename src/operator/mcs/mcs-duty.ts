@@ -1,3 +1,4 @@
+import { sleep } from '../../base/sleep.ts';
 import { forEachInSteps, OPEN_GATE } from '../../base/turn-gate.ts';
 import type { MeshEngines } from '../../clustermesh/engines.ts';
 import { jsonPatch } from '../../k8s/memory/json-patch.ts';
@@ -72,6 +73,8 @@ interface LastPatch {
 const FIRST_SYNC_MS = 60_000;
 /** Time after which the reason of a wait is reported. */
 const SLOW_MS = 5000;
+/** Time after which rejected values of `trafficDistribution` are written again: the API server may be newer then. */
+const RECHECK_MS = 3_600_000;
 const BACKOFF = { baseMs: 500, capMs: 60_000 };
 /** Reading and comparing the objects of a name takes about 0.2 ms. */
 const NAME_WEIGHT = 64;
@@ -118,7 +121,7 @@ export class McsDuty implements Duty {
   readonly #waitReasons = new Map<string, string>();
   /** By part and name. */
   readonly #lastPatches = new Map<string, LastPatch>();
-  /** Values of `trafficDistribution` that the API server rejected in this run. */
+  /** Values of `trafficDistribution` that the API server rejected since the last recheck. */
   readonly #rejectedDistributions = new Set<string | undefined>();
   readonly #latest: Readonly<Record<WrittenKind, LatestObjects>>;
   #writes = 0;
@@ -183,14 +186,27 @@ export class McsDuty implements Duty {
     });
     await gate.runSteps(this.#queueAll(gate.slice), signal);
     if (!signal.aborted) this.#report.state = 'running';
+    const rechecks = this.#recheckDistributions(signal);
     while (!signal.aborted) {
       await this.#queue.processDue(gate, NAME_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);
     }
     unlisten();
     leave();
+    await rechecks;
     this.#queue.clear();
     this.#report.state = 'ended';
+  }
+
+  /** Writes the rejected values of `trafficDistribution` again each {@link RECHECK_MS} until the signal fires. */
+  async #recheckDistributions(signal: AbortSignal): Promise<void> {
+    const { clock, gate = OPEN_GATE } = this.#options;
+    while (!signal.aborted) {
+      await sleep(clock, RECHECK_MS, signal);
+      if (this.#rejectedDistributions.size === 0) continue;
+      this.#rejectedDistributions.clear();
+      await gate.runSteps(this.#queueAll(gate.slice), signal);
+    }
   }
 
   #clear(): void {

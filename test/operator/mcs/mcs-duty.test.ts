@@ -60,6 +60,9 @@ describe('an import', () => {
     expect(derived?.['spec']).toMatchObject({ internalTrafficPolicy: 'Cluster' });
     expect(derived?.['spec']).not.toHaveProperty('trafficDistribution');
     expect(a.failures).toEqual([expect.stringContaining('spec.trafficDistribution')]);
+    // Regression: it stayed without the field until the duty was started again.
+    await mesh.pass(3_600_000);
+    expect(await a.derived('cart')).toMatchObject({ spec: { trafficDistribution: 'PreferSameZone' } });
   });
 
   it('and its derived Service are deleted with the last export (regression: #36892)', async () => {
