@@ -22,6 +22,7 @@ import { PROBLEM_TYPE, type ProblemDocument, problem, problemResponse } from '..
 import { ConnectionLimit } from './connection-limit.ts';
 import { listen } from './listen.ts';
 import { openAnswers, trackAnswer } from './open-answers.ts';
+import { hasLargeUnusedBody } from './request-limits.ts';
 import { listenOnSocket } from './unix-socket.ts';
 
 /** Credentials that authenticate the server to clients and clients to the server. */
@@ -250,6 +251,8 @@ function listener(
     if (openAnswers(incoming.socket) > MAX_UNANSWERED) incoming.socket.destroy();
     else if (hostCount(incoming) > 1)
       refuse(outgoing, problem('bad-request', 'The request has several Host headers: send one.'));
+    else if (hasLargeUnusedBody(incoming))
+      refuse(outgoing, problem('bad-request', 'A GET request must have no body.'));
     else await listen(incoming, outgoing);
   };
 }

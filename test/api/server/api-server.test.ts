@@ -763,6 +763,21 @@ describe('TCP', () => {
     await reader?.cancel();
   });
 
+  it.each(['Transfer-Encoding: chunked', `Content-Length: ${2 ** 21}`])(
+    'closes the connection of a GET with a body, %s (regression: the body was read until the request timeout)',
+    async (length) => {
+      const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+      const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1').setEncoding('utf8');
+      let answer = '';
+      socket.on('data', (text) => {
+        answer += text;
+      });
+      socket.write(`GET /healthz HTTP/1.1\r\nHost: localhost\r\n${length}\r\n\r\n5\r\nhello\r\n`);
+      await once(socket, 'close');
+      expect(answer).toMatch(/^HTTP\/1.1 400 .*A GET request must have no body\./s);
+    },
+  );
+
   it('does not report a bug if a client disconnects in the middle of its body', async () => {
     const world = testApp();
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
