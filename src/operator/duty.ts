@@ -57,6 +57,8 @@ export interface PublishedKeys {
   readonly keys: number;
   /** Number of keys whose writes are pending. */
   readonly pending: number;
+  /** True if pending writes have failed, and have not succeeded since. Absent if the duty does not publish objects. */
+  readonly isFailing?: boolean | undefined;
   readonly writes: number;
   /** Number of rejected objects: no valid key or value exists for them. */
   readonly rejected: number;

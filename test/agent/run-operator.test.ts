@@ -295,6 +295,26 @@ describe('an operator', () => {
     expect(await problems()).toEqual(duties);
   });
 
+  it('reports a duty whose writes fail while it is complete (regression: ready without a problem if etcd was full)', async () => {
+    const published = { synced: true, keys: 80, pending: 20, writes: 60, rejected: 0, isFailing: true };
+    const lastFailure = { code: 'overloaded', message: 'database space exceeded', at: 0 };
+    const failing = dutyOf({ name: 'IP sync', lastFailure, published });
+    const written = dutyOf({ name: 'node sync', lastFailure, published: { ...published, isFailing: false } });
+    const operator = operate({}, { published: [failing, written], all: [failing, written] }, failing);
+    expect(await operator.get('/v1/problems')).not.toContain('IP sync'); // not the leader yet
+    await leads(operator);
+    expect(JSON.parse(await operator.get('/v1/problems'))).toMatchObject({
+      ready: true,
+      items: [
+        {
+          severity: 'warning',
+          subject: 'IP sync',
+          text: 'cannot write to the kvstore: 20 keys are pending: database space exceeded',
+        },
+      ],
+    });
+  });
+
   it('counts rejected objects by reason (regression: no metric)', async () => {
     const operator = operate();
     await leads(operator);

@@ -7,6 +7,7 @@ import { messageOf } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import type { RateLimitOptions } from '../../base/rate-limit.ts';
 import type { RejectionStatus } from '../../base/rejection.ts';
+import { counted } from '../../base/show-value.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { RemoteClusterStatus } from '../../clustermesh/cluster-status.ts';
@@ -212,7 +213,7 @@ class OperatorProcess implements ServedProcess {
     const clusters = this.#duties.clusters?.clusters() ?? [];
     return {
       clusters: clusters.map((cluster) => clusterDocument(cluster)),
-      problems: [...this.#electionProblems(), ...this.#waitingDuties()],
+      problems: [...this.#electionProblems(), ...this.#waitingDuties(), ...this.#failingDuties()],
     };
   }
 
@@ -232,6 +233,18 @@ class OperatorProcess implements ServedProcess {
       if (state !== 'waiting' || waitsFor === undefined || duty === namespaces || published.includes(duty))
         return [];
       return [{ severity: 'warning', subject: name, text: `waiting: ${waitsFor}` }];
+    });
+  }
+
+  /** Returns a problem for each duty whose writes fail: its keys in the kvstore are old, although it is complete. */
+  #failingDuties(): readonly HealthProblem[] {
+    if (!this.#isLeader) return [];
+    return this.#duties.all.flatMap((duty) => {
+      const { name, published, lastFailure } = duty.status();
+      if (published?.isFailing !== true) return [];
+      const keys = counted(published.pending, 'key is', 'keys are');
+      const text = `cannot write to the kvstore: ${keys} pending: ${lastFailure?.message}`;
+      return [{ severity: 'warning', subject: name, text }];
     });
   }
 

@@ -114,6 +114,7 @@ export class PublishedPrefix {
       synced: this.#options.canary === undefined ? this.#isComplete && pending === 0 : local.canaryWritten,
       keys: this.#equivalents?.size ?? local.keys,
       pending,
+      isFailing: local.isFailing,
       writes: local.writes,
       rejected: this.#options.rejections.status().total,
       failures: local.failures + background.failures + (shared.watch?.failures ?? 0),

@@ -283,14 +283,15 @@ describe('published keys below a prefix', () => {
     expect(prefix.status()).toMatchObject({ failures: 1, lastFailure: { message: 'connection reset' } }); // the watch
     say(prefix, { a: '1' });
     await advance(clock, 1000);
-    const { failures, lastFailure, pending } = prefix.status();
+    const { failures, lastFailure, pending, isFailing } = prefix.status();
     expect(failures).toBeGreaterThan(1); // the write, and the watch
-    expect([lastFailure?.message, pending]).toEqual(['connection refused', 1]);
+    expect([lastFailure?.message, pending, isFailing]).toEqual(['connection refused', 1, true]);
     expect(lastFailure?.at).toBeGreaterThan(500);
     expect(failed).toEqual(['writes of p/']); // once, not for each attempt
     backend.link.up();
     await advance(clock, 60_000);
-    expect([below(), prefix.status().pending]).toEqual([{ a: '1' }, 0]);
+    expect(below()).toEqual({ a: '1' });
+    expect(prefix.status()).toMatchObject({ pending: 0, isFailing: false });
   });
 
   describe('keys with other writers of the same values', () => {
