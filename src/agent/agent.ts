@@ -178,7 +178,15 @@ export class Agent implements ReadModel, PlayTarget {
       },
       countRejection: (rejection) => this.#rejections.count(rejection),
       onFolderRead: () => this.#releaseCompleteClusters(),
+      restoredID: () => this.#restoredID(),
     });
+  }
+
+  /** Returns the id of the local cluster in the nodes of the checkpoint; 0 if it is unknown. */
+  #restoredID(): number {
+    for (const { cluster, clusterID } of this.nodes.nodes())
+      if (cluster === this.#options.clusterName && clusterID !== 0) return clusterID;
+    return 0;
   }
 
   #newKubernetesFollower(kubernetes: KubernetesOptions, parts: AgentParts): KubernetesFollower {

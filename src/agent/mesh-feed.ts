@@ -16,7 +16,7 @@ import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
-import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
+import { type LocalEtcdContext, openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import { remoteEtcdProblems, remoteEtcds } from '../process/remote-etcds.ts';
 import { REACH_MS, READ_MS, type Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
@@ -31,7 +31,12 @@ export interface MeshFeedContext extends Omit<AgentParts, 'engines'> {
   readonly countRejection: (rejection: Rejection) => void;
   /** Called when {@link MeshFeed.mayContain} may have changed because the folder of remote clusters was read. */
   readonly onFolderRead: () => void;
+  /** Returns the id of the local cluster in the restored state; 0 if there is none. */
+  readonly restoredID: () => number;
 }
+
+/** Time after which the id of the restored state is used if the local etcd does not answer. Less than `REACH_MS`. */
+const RESTORED_ID_MS = 15_000;
 
 /**
  * Maximum time without progress of a cluster's initial sync. After it the agent starts without the missing state. A
@@ -310,7 +315,22 @@ export class MeshFeed {
     };
     const context = { clock, random, gate, signal, onProblem, onFailure };
     this.#etcd = await openLocalEtcd(kvstoreConfig, this.#rates.local, context);
-    return { backend: this.#etcd, id: clusterID ?? (await readClusterID(this.#etcd, clusterName, context)) };
+    return { backend: this.#etcd, id: clusterID ?? (await this.#readID(this.#etcd, context)) };
+  }
+
+  /**
+   * Returns the id of the local cluster in its kvstore. If there is none, or if the kvstore does not answer, returns
+   * the id of the restored state, so that an agent with a checkpoint starts during an outage of its kvstore.
+   */
+  async #readID(etcd: EtcdBackend, context: LocalEtcdContext): Promise<number> {
+    const { clock, restoredID } = this.#context;
+    const restored = restoredID();
+    const late = new AbortController();
+    using either = new EitherSignal(context.signal, late.signal);
+    const timer = restored === 0 ? undefined : clock.after(RESTORED_ID_MS, () => late.abort());
+    const id = await readClusterID(etcd, this.#options.clusterName, { ...context, signal: either.signal });
+    timer?.cancel();
+    return id || restored;
   }
 
   async #follow(): Promise<void> {

@@ -6,6 +6,7 @@ import * as datapathKeeper from '../../src/agent/datapath-keeper.ts';
 import { MeshFeed } from '../../src/agent/mesh-feed.ts';
 import type { AgentOptions } from '../../src/agent/options.ts';
 import type { Clock } from '../../src/base/clock.ts';
+import { fired } from '../../src/base/follow-signal.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import * as meshes from '../../src/clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../../src/clustermesh/config-follower.ts';
@@ -249,6 +250,7 @@ describe('the parts of a mesh feed', () => {
       onReject: vi.fn(),
       countRejection: vi.fn(),
       onFolderRead: vi.fn(),
+      restoredID: vi.fn(() => 0),
     };
     const feed = new MeshFeed({ ...NO_INPUTS, ...options }, context as never);
     const run = { signal: new AbortController().signal, progress: vi.fn() };
@@ -306,7 +308,7 @@ describe('the parts of a mesh feed', () => {
     const given = open.mock.calls[0]?.[2];
     const { clock, gate, onReject } = context;
     expect(given).toMatchObject({ clock, gate, random });
-    expect(read).toHaveBeenCalledWith(etcd, 'own', given);
+    expect(read).toHaveBeenCalledWith(etcd, 'own', { ...given, signal: expect.any(AbortSignal) });
     for (const reason of ['refused', 'reset']) given?.onFailure?.(reason);
     const text = (reason: string): string =>
       `the kvstore of cluster own does not answer: ${reason}; check the endpoints and certificates of --kvstore-config`;
@@ -318,6 +320,36 @@ describe('the parts of a mesh feed', () => {
     expect(etcd.endBootstrap).toHaveBeenCalledOnce();
     await step.stop?.();
     expect(etcd.close).toHaveBeenCalledOnce();
+  });
+
+  it('use the id of the restored state if the local etcd does not answer or has none (regression: the start failed)', async () => {
+    vi.spyOn(localEtcd, 'openLocalEtcd').mockResolvedValue({ close: vi.fn() } as never);
+    const read = vi.spyOn(localEtcd, 'readClusterID');
+    const idAfter = async (restored: number, ms: number): Promise<unknown> => {
+      const { feed, clusters, context, run, timeout } = partsOf({ kvstore: 'etcd', kvstoreConfig: '/etcd' });
+      context.restoredID.mockReturnValue(restored);
+      const started = feed.localKvstore(timeout).start(run);
+      await settle();
+      context.clock.advance(ms);
+      const isOpen = await Promise.race([Promise.resolve(started).then(() => true), settle()]);
+      if (isOpen !== true) return 'waits';
+      expect(context.clock.pending).toBe(0);
+      await feed.clusters().start(run);
+      return clusters.mesh.mock.calls.at(-1)?.[0].clusterID;
+    };
+    read.mockImplementation(async (_etcd, _name, { signal }) => {
+      await fired(signal);
+      return 0;
+    });
+    expect([await idAfter(5, 14_999), await idAfter(5, 15_000), await idAfter(0, REACH_MS)]).toEqual([
+      'waits',
+      5,
+      'waits',
+    ]);
+    read.mockResolvedValue(0);
+    expect(await idAfter(5, 0)).toBe(5);
+    read.mockResolvedValue(3);
+    expect(await idAfter(5, 0)).toBe(3);
   });
 
   it('need a configuration of the local etcd', async () => {
