@@ -22,7 +22,8 @@ import { readLocalExport } from './local-export.ts';
 import type { McsKindName, McsObjects } from './mcs-objects.ts';
 import type { MergedService } from './merge.ts';
 import { derivedKey, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
-import { type McsPart, type McsPlan, type McsState, type PlannedWrite, planWrites } from './plan.ts';
+import { type McsPlan, type McsState, planWrites } from './plan.ts';
+import type { McsPart, PlannedWrite } from './planned-write.ts';
 import { RemoteExports } from './remote-exports.ts';
 
 /** Options of {@link McsDuty}. Writes of the status are not reported to `onAction`. */

@@ -1,12 +1,10 @@
 import { counted } from '../../base/show-value.ts';
-import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
-import type { ObjectWrite, PatchOperation } from '../../k8s/rest/object-writer.ts';
+import type { KubernetesObject } from '../../k8s/resource.ts';
+import type { ObjectWrite } from '../../k8s/rest/object-writer.ts';
 import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
 import type { ExportedPort, ServiceExport } from '../../model/service-export.ts';
-import { isObject } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
-import { field, items, normalForm } from '../collect/field.ts';
-import { placeOfObject } from '../collect/perform-write.ts';
+import { field, items } from '../collect/field.ts';
 import { selectsSlices } from '../mirrored-slices/slice-content.ts';
 import { type Condition, changedConditions } from './conditions.ts';
 import type { LocalExport } from './local-export.ts';
@@ -22,6 +20,17 @@ import {
   portNumberText,
   SERVICES,
 } from './names.ts';
+import {
+  definedFields,
+  deleteOf,
+  differences,
+  type FieldValue,
+  type PlannedWrite,
+  patches,
+  pathsText,
+  sameContent,
+  statusOperations,
+} from './planned-write.ts';
 
 /** The inputs for the plan of one name: its exports, and its objects on the API server. */
 export interface McsState {
@@ -51,17 +60,6 @@ export interface McsState {
   readonly derived: KubernetesObject | undefined;
   /** The time of transitions: RFC 3339. */
   readonly now: string;
-}
-
-/** The written parts of the objects of a name. */
-export type McsPart = 'export status' | 'derived service' | 'import' | 'import status';
-
-/** A write, and its reason as text. */
-export interface PlannedWrite {
-  readonly part: McsPart;
-  readonly write: ObjectWrite;
-  /** Without a final period. */
-  readonly reason: string;
 }
 
 export interface McsPlan {
@@ -411,65 +409,4 @@ function derivedPorts({ state, merged }: WantedImport): readonly object[] {
     const object = portOf({ ...port, name });
     return { ...object, targetPort: targets.get(portNumberText(object)) ?? port.port };
   });
-}
-
-// ── Writes ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** A field of an object, and its wanted value; undefined if it should not exist. */
-type FieldValue = readonly [path: readonly string[], value: unknown];
-
-/** Returns the operations for the differing fields. Empty lists and maps are equal to absent ones. */
-function differences(object: KubernetesObject, fields: readonly FieldValue[]): PatchOperation[] {
-  return fields.flatMap(([names, value]): PatchOperation[] => {
-    if (sameContent(field(object, ...names), value)) return [];
-    const path = `/${names.join('/')}`;
-    return [value === undefined ? { op: 'remove', path } : { op: 'add', path, value }];
-  });
-}
-
-function definedFields(fields: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
-}
-
-/** Returns the operation for changed fields of the status; none if there are none. */
-function statusOperations(object: KubernetesObject, changed: object | undefined): readonly PatchOperation[] {
-  if (changed === undefined) return [];
-  const status = field(object, 'status');
-  return [{ op: 'add', path: '/status', value: { ...(isObject(status) ? status : {}), ...changed } }];
-}
-
-function pathsText(operations: readonly PatchOperation[]): string {
-  return operations.map(({ path }) => path.slice(1).replaceAll('/', '.')).join(', ');
-}
-
-/**
- * Returns a patch of this version of an object, or of its status; none without operations. It conflicts if the object
- * has changed.
- */
-function patches(
-  part: McsPart,
-  kind: ResourceKind,
-  object: KubernetesObject,
-  operations: readonly PatchOperation[],
-  reason: string,
-): readonly PlannedWrite[] {
-  if (operations.length === 0) return [];
-  const { resourceVersion } = object.metadata;
-  const test: PatchOperation = { op: 'test', path: '/metadata/resourceVersion', value: resourceVersion };
-  const write: ObjectWrite = {
-    verb: 'patch',
-    place: placeOfObject(kind, object),
-    subresource: part.endsWith('status') ? 'status' : undefined,
-    operations: [test, ...operations],
-  };
-  return [{ part, write, reason }];
-}
-
-function deleteOf(kind: ResourceKind, object: KubernetesObject): ObjectWrite {
-  const { uid, resourceVersion } = object.metadata;
-  return { verb: 'delete', place: placeOfObject(kind, object), uid, resourceVersion };
-}
-
-function sameContent(a: unknown, b: unknown): boolean {
-  return JSON.stringify(normalForm(a)) === JSON.stringify(normalForm(b));
 }

@@ -4,12 +4,8 @@ import type { SliceAddressType } from '../../../src/model/cluster-endpoint-slice
 import type { ServiceExport } from '../../../src/model/service-export.ts';
 import { field, items } from '../../../src/operator/collect/field.ts';
 import { derivedName, MCS_VERSIONS, mcsKind } from '../../../src/operator/mcs/names.ts';
-import {
-  type McsPart,
-  type McsState,
-  type PlannedWrite,
-  planWrites,
-} from '../../../src/operator/mcs/plan.ts';
+import { type McsState, planWrites } from '../../../src/operator/mcs/plan.ts';
+import type { McsPart, PlannedWrite } from '../../../src/operator/mcs/planned-write.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
