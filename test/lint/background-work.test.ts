@@ -43,7 +43,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'datapath/linux/services/host-addresses.ts request',
     'datapath/linux/services/service-parts.ts request',
     'history/history.ts flush',
-    'k8s/feed/kubernetes-feed.ts #choose',
+    'k8s/feed/kind-choice.ts #choose',
     'kvstore/etcd/etcd-backend.ts #followFile',
     'kvstore/etcd/etcd-watch-stream.ts run',
     'kvstore/kvstore-client.ts #compareClientWrites',

@@ -12,12 +12,8 @@ import {
   optionsWith,
   TEXT,
 } from '../../base/arguments.ts';
-import { backoffDelay } from '../../base/backoff.ts';
-import type { Timer } from '../../base/clock.ts';
-import { messageOf } from '../../base/failure.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../../base/rejection.ts';
-import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
@@ -33,6 +29,7 @@ import { bothFeeds } from './both-feeds.ts';
 import { EndpointLabels, type LabelledPod } from './endpoint-labels.ts';
 import { ciliumEndpointReader, SlicedEndpointReader } from './endpoint-readers.ts';
 import { FollowedKind, type KindStatus } from './followed-kind.ts';
+import { KindChoice } from './kind-choice.ts';
 import {
   CIDR_GROUPS,
   CILIUM_ENDPOINT_SLICES,
@@ -47,7 +44,7 @@ import {
   services,
 } from './kinds.ts';
 import { KubernetesIdentities } from './kubernetes-identities.ts';
-import { type HandoverEvent, type HandoverState, nextHandover } from './kvstore-handover.ts';
+import type { HandoverState } from './kvstore-handover.ts';
 import { ciliumNodeReader, type FedNodes, localNodeReader } from './node-readers.ts';
 import {
   type AnyFeed,
@@ -59,6 +56,7 @@ import {
 import { podReader } from './pod-reader.ts';
 import { PolicyCIDRTable } from './policy-cidrs.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
+import { ResourceHandover } from './resource-handover.ts';
 import { endpointSliceReader, endpointsReader, type FedServices, serviceReader } from './service-readers.ts';
 
 /** Resources that a kvstore can provide instead of Kubernetes (KUBERNETES 52). */
@@ -176,22 +174,6 @@ const KIND_NOT_AWAITED = 'nodes';
 
 const SERVICE_KINDS = ['services', 'endpointslices', 'endpoints'] as const;
 
-/** Kinds of which an API server may serve only some. Only the first served one is followed (KUBERNETES 13). */
-interface KindChoice {
-  /** The name of the kind whose status shows the discovery. */
-  readonly name: string;
-  /** In order of preference. */
-  readonly kinds: readonly ResourceKind[];
-  /** Undefined before the first discovery. */
-  followed: ResourceKind | undefined;
-  isDiscovering: boolean;
-}
-
-/** Backoff of discovery, as for lists (KUBERNETES 3). */
-const BACKOFF = { baseMs: 800, capMs: 30_000 };
-
-const HANDOVER_SPREAD_MS = 30_000;
-
 /**
  * Writes the objects of a Kubernetes API server to the engines (KUBERNETES 10 to 55). The result does not depend on the
  * order of kinds (KUBERNETES 54). Each kind is followed independently: if one kind is missing or refused, other kinds
@@ -221,13 +203,7 @@ export class KubernetesFeed implements AsyncDisposable {
   readonly #labels: EndpointLabels | undefined;
   readonly #apiServer: ApiServerAddresses | undefined;
   readonly #listeners = new Set<(name: string) => void>();
-  readonly #handover: Record<HandoverResource, HandoverState> = {
-    nodes: 'following',
-    ip: 'following',
-    identities: 'following',
-  };
-  /** Timers after which the resources of a lost kvstore are followed again. */
-  readonly #delayedFollows = new Map<HandoverResource, Timer>();
+  readonly #handovers: Readonly<Record<HandoverResource, ResourceHandover>>;
   readonly #ended = new AbortController();
   #started = false;
   /** True if pods of all nodes are followed, false for pods of the local node. Undefined before the start. */
@@ -242,8 +218,8 @@ export class KubernetesFeed implements AsyncDisposable {
     this.#guard = new CallbackGuard(options.onFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     const { ipcache, metadata, clock, random, clusterName, onLabels, selection = {} } = this.#options;
-    this.#serviceEndpoints = choiceOf('endpointslices', serviceEndpoints(selection));
-    this.#choices = [this.#serviceEndpoints, choiceOf('ciliumcidrgroups', CIDR_GROUPS)];
+    this.#serviceEndpoints = this.#choiceOf('endpointslices', serviceEndpoints(selection));
+    this.#choices = [this.#serviceEndpoints, this.#choiceOf('ciliumcidrgroups', CIDR_GROUPS)];
     this.#podHolders = ipcache && new AddressHolders(ipcache);
     this.#endpointHolders = ipcache && new AddressHolders(ipcache);
     const filter = options.labelFilter ?? new LabelFilter();
@@ -255,6 +231,11 @@ export class KubernetesFeed implements AsyncDisposable {
     this.#addServices();
     this.#addPolicies();
     if (options.identities !== 'none') this.#add('ciliumidentities', this.#identities.reader());
+    this.#handovers = {
+      nodes: this.#handoverOf(CILIUM_NODES),
+      ip: this.#handoverOf(CILIUM_ENDPOINTS, CILIUM_ENDPOINT_SLICES),
+      identities: options.identities === 'crd' ? this.#handoverOf() : this.#handoverOf(CILIUM_IDENTITIES),
+    };
   }
 
   /** Starts to follow all kinds. Later calls do nothing. */
@@ -262,15 +243,12 @@ export class KubernetesFeed implements AsyncDisposable {
     if (this.#started) return;
     this.#started = true;
     const { nodeName, selection = {} } = this.#options;
-    const handedOver = HANDOVER_RESOURCES.filter((resource) => this.#handover[resource] !== 'following');
-    const delegated = new Set(handedOver.flatMap((resource) => this.#delegatedKinds(resource)));
+    const handedOver = Object.values(this.#handovers).filter(({ state }) => state !== 'following');
+    const delegated = new Set(handedOver.flatMap(({ kinds }) => kinds));
     for (const kind of FIXED_KINDS) if (!delegated.has(kind)) this.#kinds.get(kind.plural)?.follow(kind);
     this.#kinds.get('nodes')?.follow(localNode(nodeName));
     this.#kinds.get('services')?.follow(services(selection));
-    for (const choice of this.#choices) {
-      this.#kinds.get(choice.name)?.expect();
-      if (this.#kinds.has(choice.name)) void this.#choose(choice);
-    }
+    for (const choice of this.#choices) choice.start();
     this.#followDependentKinds();
   }
 
@@ -279,7 +257,7 @@ export class KubernetesFeed implements AsyncDisposable {
    * feed follows the resource until it is complete in the kvstore, and again after the kvstore was lost.
    */
   reportKvstore(resource: HandoverResource, event: 'complete' | 'lost'): void {
-    if (!this.#ended.signal.aborted) this.#applyHandover(resource, event);
+    if (!this.#ended.signal.aborted) this.#handovers[resource].apply(event);
   }
 
   /**
@@ -337,10 +315,11 @@ export class KubernetesFeed implements AsyncDisposable {
   }
 
   status(): KubernetesFeedStatus {
+    const { nodes, ip, identities } = this.#handovers;
     return {
       synced: this.synced,
       kinds: [...this.#kinds.values()].map((kind) => kind.status()),
-      handover: { ...this.#handover },
+      handover: { nodes: nodes.state, ip: ip.state, identities: identities.state },
       contested: (this.#podHolders?.contested ?? 0) + (this.#endpointHolders?.contested ?? 0),
       rejections: this.#rejections.status(),
     };
@@ -349,7 +328,7 @@ export class KubernetesFeed implements AsyncDisposable {
   /** Ends all reflectors; the claims stay in the engines. Resolves when no more objects are delivered. */
   async stop(): Promise<void> {
     this.#ended.abort();
-    for (const timer of this.#delayedFollows.values()) timer.cancel();
+    for (const handover of Object.values(this.#handovers)) handover.stop();
     this.#labels?.stop();
     this.#apiServer?.stop();
     await Promise.all([...this.#kinds.values()].map((kind) => kind.stop()));
@@ -376,6 +355,22 @@ export class KubernetesFeed implements AsyncDisposable {
       new FollowedKind(name, followed, { source, clock, gate, signal, onChange, onForget }),
     );
     return feed;
+  }
+
+  #choiceOf(name: string, candidates: readonly ResourceKind[]): KindChoice {
+    const { source, clock, random } = this.#options;
+    const { signal } = this.#ended;
+    return new KindChoice({ source, clock, random, name, candidates, kinds: this.#kinds, signal });
+  }
+
+  #handoverOf(...kinds: readonly ResourceKind[]): ResourceHandover {
+    return new ResourceHandover({
+      ...this.#options,
+      kinds: kinds.filter(({ plural }) => this.#kinds.has(plural)),
+      followed: this.#kinds,
+      isStarted: () => this.#started,
+      onChange: () => this.#followPods(),
+    });
   }
 
   #addEndpoints(): void {
@@ -449,9 +444,7 @@ export class KubernetesFeed implements AsyncDisposable {
   #kindChanged(name: string): void {
     if (this.#started && !this.#ended.signal.aborted) {
       this.#followDependentKinds();
-      // An upgraded API server may serve another version.
-      const choice = this.#choices.find(({ followed }) => followed?.plural === name);
-      if (choice !== undefined && this.#kinds.get(name)?.state === 'missing') void this.#choose(choice);
+      for (const choice of this.#choices) choice.kindChanged(name);
     }
     for (const listener of [...this.#listeners]) this.#guard.call(listener, name);
   }
@@ -459,7 +452,7 @@ export class KubernetesFeed implements AsyncDisposable {
   /** Starts or ends the kinds which depend on the state of another kind. */
   #followDependentKinds(): void {
     this.#followPods();
-    const followed = this.#serviceEndpoints.followed?.plural;
+    const { followed } = this.#serviceEndpoints;
     if (followed !== undefined && this.#kinds.get(followed)?.complete === true) {
       const other = this.#kinds.get(otherEndpoints(followed));
       if (other !== undefined && other.size > 0) other.withdraw();
@@ -479,91 +472,10 @@ export class KubernetesFeed implements AsyncDisposable {
     const isPending = endpoints !== undefined && !isComplete && endpoints.state !== 'missing';
     // While the first list is pending, the selection does not change. At the start, it is the local node.
     const isProvided = isPending ? this.#followsAllPods !== true : isComplete;
-    const needsAll = this.#handover.ip === 'following' && !this.#delayedFollows.has('ip') && !isProvided;
+    const needsAll = this.#handovers.ip.isFollowed && !isProvided;
     if (needsAll === this.#followsAllPods) return;
     this.#followsAllPods = needsAll;
     kind.follow(pods(needsAll ? undefined : this.#options.nodeName));
-  }
-
-  /**
-   * Follows the first kind of a choice that the API server serves (KUBERNETES 13). Listeners of {@link onChange} are
-   * called after each failure.
-   */
-  async #choose(choice: KindChoice): Promise<void> {
-    if (choice.isDiscovering) return;
-    choice.isDiscovering = true;
-    const { source, clock, random } = this.#options;
-    const { signal } = this.#ended;
-    for (let failures = 1; !signal.aborted; failures++) {
-      try {
-        const served = (await source.firstServed(choice.kinds, signal)) ?? choice.kinds[0];
-        if (served !== undefined && !signal.aborted) this.#followChosen(choice, served);
-        break;
-      } catch (error) {
-        if (!signal.aborted) this.#kinds.get(choice.name)?.recordDiscoveryFailure(messageOf(error));
-        await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
-      }
-    }
-    choice.isDiscovering = false;
-  }
-
-  /** Follows a kind of a choice. The objects of the previous kind stay until the new ones are listed. */
-  #followChosen(choice: KindChoice, kind: ResourceKind): void {
-    const { plural: name, version } = choice.followed ?? {};
-    if (name === kind.plural && version === kind.version) return; // the reflector retries by itself
-    choice.followed = kind;
-    for (const { plural } of choice.kinds) if (plural !== kind.plural) this.#kinds.get(plural)?.rest();
-    this.#kinds.get(kind.plural)?.follow(kind);
-  }
-
-  #applyHandover(resource: HandoverResource, event: HandoverEvent): void {
-    const previous = this.#handover[resource];
-    const next = nextHandover(previous, event);
-    this.#handover[resource] = next.state;
-    const kinds = this.#delegatedKinds(resource);
-    if (next.action === 'follow' && this.#started) this.#followAgain(resource, previous === 'resting');
-    if (next.action === 'withdraw') {
-      this.#delayedFollows.get(resource)?.cancel();
-      this.#delayedFollows.delete(resource);
-      let remaining = kinds.length;
-      const onWithdrawn = (): void => {
-        remaining--;
-        if (remaining === 0) this.#applyHandover(resource, 'withdrawn');
-      };
-      if (remaining === 0) this.#applyHandover(resource, 'withdrawn');
-      for (const kind of kinds) this.#kinds.get(kind.plural)?.withdraw(onWithdrawn);
-    }
-    if (next.action !== undefined && this.#started) this.#followPods();
-  }
-
-  /**
-   * Follows the kinds of a lost resource again: after a random delay if their claims were withdrawn completely,
-   * otherwise immediately.
-   */
-  #followAgain(resource: HandoverResource, isWithdrawn: boolean): void {
-    const { clock, random, handoverSpreadMs = HANDOVER_SPREAD_MS } = this.#options;
-    const kinds = this.#delegatedKinds(resource);
-    const follow = (): void => {
-      this.#delayedFollows.delete(resource);
-      for (const kind of kinds) this.#kinds.get(kind.plural)?.follow(kind);
-      this.#followPods();
-    };
-    const delay = isWithdrawn ? Math.floor(random() * handoverSpreadMs) : 0;
-    if (delay === 0) follow();
-    else {
-      for (const { plural } of kinds) this.#kinds.get(plural)?.expect();
-      this.#delayedFollows.set(resource, clock.after(delay, follow));
-    }
-  }
-
-  /** Returns the kinds which correspond to a resource of the kvstore. */
-  #delegatedKinds(resource: HandoverResource): readonly ResourceKind[] {
-    const kinds = {
-      nodes: [CILIUM_NODES],
-      ip: [CILIUM_ENDPOINTS, CILIUM_ENDPOINT_SLICES],
-      identities: this.#options.identities === 'crd' ? [] : [CILIUM_IDENTITIES],
-    };
-    return kinds[resource].filter(({ plural }) => this.#kinds.has(plural));
   }
 }
 
@@ -591,10 +503,6 @@ const OPTIONS = optionsWith({
   onForget: optional(FUNCTION),
   onCause: optional(FUNCTION),
 });
-
-function choiceOf(name: string, kinds: readonly ResourceKind[]): KindChoice {
-  return { name, kinds, followed: undefined, isDiscovering: false };
-}
 
 function otherEndpoints(plural: string): 'endpoints' | 'endpointslices' {
   return plural === 'endpoints' ? 'endpointslices' : 'endpoints';
