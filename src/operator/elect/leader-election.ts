@@ -5,11 +5,8 @@ import { EitherSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Runtime } from '../../base/system-clock.ts';
-import type { KubernetesObject } from '../../k8s/resource.ts';
-import type { ObjectReader, ObjectReaderOptions } from '../../k8s/rest/object-reader.ts';
-import type { ObjectPlace, ObjectWriter, ObjectWriterOptions } from '../../k8s/rest/object-writer.ts';
-import { type ClockReading, clockReading } from '../../kvstore/session/held-lease.ts';
-import { isObject } from '../../net/fields.ts';
+import { clockReading } from '../../kvstore/session/held-lease.ts';
+import { ElectionLease, type ElectionLeaseOptions } from './election-lease.ts';
 
 /** The permission to write. */
 export interface Leadership {
@@ -43,10 +40,7 @@ const ELECTION_TIMES: ElectionTimes = { leaseMs: 15_000, renewDeadlineMs: 10_000
 
 export interface LeaderElectionOptions extends Runtime {
   /** A client of the API server with the Lease. */
-  readonly client: {
-    reader(options?: ObjectReaderOptions): ObjectReader;
-    writer(options?: ObjectWriterOptions): ObjectWriter;
-  };
+  readonly client: ElectionLeaseOptions['client'];
   /** Unique to this process: {@link electionIdentity}. */
   readonly identity: string;
   /** Namespace of the Lease. Default `default`. */
@@ -81,11 +75,6 @@ export interface LeaderElectionStatus {
   readonly lastFailure: Failure | undefined;
 }
 
-/**
- * The Lease of Cilium's operator, so that this operator and Cilium's never lead at the same time (OPERATOR 1).
- */
-const LEASE_NAME = 'cilium-operator-resource-lock';
-const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
 /** `leaderelection.JitterFactor` of client-go, so that candidates do not read the Lease at the same times. */
 const JITTER = 1.2;
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
@@ -100,29 +89,6 @@ export function electionIdentity(hostname: string, random: Random): string {
 export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTimes): string | undefined {
   if (retryMs > 0 && renewDeadlineMs < leaseMs && retryMs * JITTER < renewDeadlineMs) return undefined;
   return `the lease duration (${leaseMs} ms) must be greater than the renew deadline (${renewDeadlineMs} ms), and the deadline greater than ${JITTER} times the retry period (${retryMs} ms), which must not be 0`;
-}
-
-/** The Lease as it was last read or written. */
-interface ObservedLease {
-  /** uid and resource version. */
-  readonly version: string;
-  readonly holder: string;
-  /**
-   * Local time at which this version of the Lease was first read. The time in the Lease is ignored, because clocks may
-   * differ.
-   */
-  readonly firstReadAt: number;
-  /** The duration in the Lease, at least the duration of this process. */
-  readonly leaseMs: number;
-}
-
-function specOf(lease: KubernetesObject): Readonly<Record<string, unknown>> {
-  const { spec } = lease;
-  return isObject(spec) ? spec : {};
-}
-
-function microTime(wallMs: number): string {
-  return `${new Date(wallMs).toISOString().slice(0, -1)}000Z`;
 }
 
 /**
@@ -143,58 +109,44 @@ function microTime(wallMs: number): string {
 export class LeaderElection implements Leadership {
   readonly writeMs: number;
   readonly #options: LeaderElectionOptions;
-  readonly #place: ObjectPlace;
-  readonly #reader: ObjectReader;
-  readonly #writer: ObjectWriter;
+  readonly #lease: ElectionLease;
   readonly #times: ElectionTimes;
   readonly #guard = new CallbackGuard();
   #state: LeaderElectionStatus['state'] = 'idle';
-  #lastLease: ObservedLease | undefined;
-  /** The Lease as this process wrote it last; `undefined` if it may have changed since. */
-  #lease: KubernetesObject | undefined;
-  /** Time immediately before the last successful renewal was sent. */
-  #renewedAt: ClockReading | undefined;
-  /** True if this process has sent a write that acquires the Lease, even if its outcome is unknown. */
-  #mayHold = false;
   #failures = 0;
   #lastFailure: Failure | undefined;
   /** Messages of the failures since the last success. */
   readonly #reported = new Set<string>();
 
   constructor(options: LeaderElectionOptions) {
-    const { client, namespace = 'default', times = ELECTION_TIMES } = options;
+    const { namespace = 'default', times = ELECTION_TIMES } = options;
     const { leaseMs, renewDeadlineMs } = times;
     const fault = electionFault(times);
     assert(fault === undefined, fault ?? '');
     this.#options = options;
     this.#times = times;
     this.writeMs = leaseMs - renewDeadlineMs;
-    this.#place = { kind: LEASES, namespace, name: LEASE_NAME };
-    // A hanging request must leave time for another one before the deadline.
-    const timeoutMs = renewDeadlineMs / 2;
-    this.#reader = client.reader({ timeoutMs });
-    // The Lease would expire during a long Retry-After. The next attempt follows after the retry period.
-    this.#writer = client.writer({ timeoutMs, maxTries: 1 });
+    this.#lease = new ElectionLease({ ...options, namespace, leaseMs, renewDeadlineMs });
   }
 
   mayWrite(): boolean {
-    if (this.#renewedAt === undefined) return false;
+    const { renewedAt } = this.#lease;
+    if (renewedAt === undefined) return false;
     const { monotonic, wall } = clockReading(this.#options.clock);
     // Wall time counts as well, because monotonic time may have stopped (ETCD, "Time").
-    return (
-      Math.max(monotonic - this.#renewedAt.monotonic, wall - this.#renewedAt.wall) <
-      this.#times.renewDeadlineMs
-    );
+    const age = Math.max(monotonic - renewedAt.monotonic, wall - renewedAt.wall);
+    return age < this.#times.renewDeadlineMs;
   }
 
   status(): LeaderElectionStatus {
     const { identity, clock } = this.#options;
+    const { holder, renewedAt, freeInMs } = this.#lease;
     return {
       identity,
       state: this.#state,
-      holder: this.#lastLease?.holder || undefined,
-      renewedMs: this.#renewedAt === undefined ? undefined : clock.now() - this.#renewedAt.monotonic,
-      freeInMs: this.#state === 'candidate' ? this.#freeInMs() : undefined,
+      holder,
+      renewedMs: renewedAt === undefined ? undefined : clock.now() - renewedAt.monotonic,
+      freeInMs: this.#state === 'candidate' ? freeInMs : undefined,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
     };
@@ -215,7 +167,7 @@ export class LeaderElection implements Leadership {
       return await this.#lead(lead, signal);
     } finally {
       this.#state = 'idle';
-      await this.#release();
+      await this.#lease.release();
     }
   }
 
@@ -235,7 +187,7 @@ export class LeaderElection implements Leadership {
   #waitMs(): number {
     const { random } = this.#options;
     const waitMs = this.#times.retryMs * (1 + random() * JITTER);
-    const freeInMs = this.#freeInMs();
+    const { freeInMs } = this.#lease;
     return freeInMs === 0 ? waitMs : Math.min(waitMs, freeInMs + (random() * this.#times.retryMs) / 2);
   }
 
@@ -261,7 +213,7 @@ export class LeaderElection implements Leadership {
     const lostOrEnded = either.signal;
     let timer: Timer | undefined;
     const setTimer = (): void => {
-      const leftMs = (this.#renewedAt?.monotonic ?? 0) + this.#times.renewDeadlineMs - clock.now();
+      const leftMs = (this.#lease.renewedAt?.monotonic ?? 0) + this.#times.renewDeadlineMs - clock.now();
       timer?.cancel();
       timer = clock.after(leftMs, () => lost.abort());
     };
@@ -270,28 +222,21 @@ export class LeaderElection implements Leadership {
       await sleep(clock, this.#times.retryMs, lostOrEnded);
       if (lostOrEnded.aborted) break;
       if (await this.#attempt(lostOrEnded)) setTimer();
-      else if (this.#isHeldByOther()) lost.abort();
+      else if (this.#lease.isHeldByOther) lost.abort();
     }
     timer?.cancel();
     return !signal.aborted;
   }
-
-  /** True if another operator held the Lease when it was last read. */
-  #isHeldByOther(): boolean {
-    const { holder = '' } = this.#lastLease ?? {};
-    return holder !== '' && holder !== this.#options.identity;
-  }
-
-  // ── One read and one write ─────────────────────────────────────────────────────────────────────────────
 
   /**
    * Acquires or renews the Lease. Returns false if another operator holds the Lease, or after a failure, which is
    * counted.
    */
   async #attempt(signal: AbortSignal): Promise<boolean> {
-    const { clock, onFailure, onRecovered } = this.#options;
+    const { clock, isCandidate, onFailure, onRecovered } = this.#options;
+    const mayAcquire = (): boolean => this.#state === 'leader' || isCandidate?.() !== false;
     try {
-      const isHeld = await this.#acquireOrRenew(signal);
+      const isHeld = await this.#lease.acquireOrRenew(signal, mayAcquire);
       if (this.#reported.size > 0) this.#guard.call(onRecovered);
       this.#reported.clear();
       return isHeld;
@@ -303,120 +248,6 @@ export class LeaderElection implements Leadership {
       if (!this.#reported.has(message)) this.#guard.call(onFailure, error);
       this.#reported.add(message);
       return false;
-    }
-  }
-
-  async #acquireOrRenew(signal: AbortSignal): Promise<boolean> {
-    const { clock, identity, isCandidate } = this.#options;
-    const lease = this.#lease ?? (await this.#readLease(signal));
-    if (this.#freeInMs() > 0) return false;
-    if (this.#state === 'candidate' && isCandidate?.() === false) return false;
-    const previous = lease === undefined ? {} : specOf(lease);
-    const isRenewal = previous['holderIdentity'] === identity;
-    const transitions = Number(previous['leaseTransitions'] ?? 0);
-    const now = microTime(clock.wallTime());
-    return this.#write(lease, signal, {
-      holderIdentity: identity,
-      leaseDurationSeconds: Math.ceil(this.#times.leaseMs / 1000),
-      acquireTime: isRenewal ? (previous['acquireTime'] ?? now) : now,
-      renewTime: now,
-      leaseTransitions: isRenewal || lease === undefined ? transitions : transitions + 1,
-    });
-  }
-
-  /** Reads the Lease, and records when its version was first read. */
-  async #readLease(signal: AbortSignal): Promise<KubernetesObject | undefined> {
-    const lease = await this.#reader.get(this.#place, signal);
-    if (lease === undefined) return undefined;
-    const { resourceVersion: version, uid } = lease.metadata;
-    const uidAndVersion = `${uid} ${version}`;
-    if (this.#lastLease?.version === uidAndVersion) return lease;
-    const { holderIdentity, leaseDurationSeconds } = specOf(lease);
-    const requestedMs = typeof leaseDurationSeconds === 'number' ? leaseDurationSeconds * 1000 : 0;
-    const holder = typeof holderIdentity === 'string' ? holderIdentity : '';
-    this.#lastLease = {
-      version: uidAndVersion,
-      holder,
-      firstReadAt: this.#options.clock.now(),
-      leaseMs: Math.max(requestedMs, this.#times.leaseMs),
-    };
-    return lease;
-  }
-
-  /** Returns the milliseconds until the Lease expires if another operator held it when it was last read, else 0. */
-  #freeInMs(): number {
-    const { firstReadAt = 0, leaseMs = 0 } = this.#lastLease ?? {};
-    return this.#isHeldByOther() ? Math.max(0, firstReadAt + leaseMs - this.#options.clock.now()) : 0;
-  }
-
-  /** Writes the Lease. Returns false after a conflict. Throws if the request failed or was rejected. */
-  async #write(
-    lease: KubernetesObject | undefined,
-    signal: AbortSignal,
-    spec: Readonly<Record<string, unknown>>,
-  ): Promise<boolean> {
-    const { clock } = this.#options;
-    const { namespace, name } = this.#place;
-    const meta = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease' };
-    const holder = String(spec['holderIdentity']);
-    this.#lease = undefined;
-    this.#mayHold ||= holder !== '';
-    const sentAt = clockReading(clock);
-    const answer = await this.#writer.write(
-      lease === undefined
-        ? {
-            verb: 'create',
-            kind: LEASES,
-            namespace,
-            object: { ...meta, metadata: { name, namespace }, spec },
-          }
-        : { verb: 'update', place: this.#place, object: { ...lease, ...meta, spec } },
-      'leader election',
-      signal,
-    );
-    if (answer.outcome === 'failed') throw answer.error;
-    if (answer.outcome === 'refused' || answer.outcome === 'invalid') throw new Error(answer.message);
-    if (answer.outcome !== 'done' || answer.object === undefined) return false;
-    const { uid, resourceVersion } = answer.object.metadata;
-    this.#lease = answer.object;
-    this.#lastLease = {
-      version: `${uid} ${resourceVersion}`,
-      holder,
-      firstReadAt: sentAt.monotonic,
-      leaseMs: this.#times.leaseMs,
-    };
-    this.#renewedAt = holder === '' ? undefined : sentAt;
-    return true;
-  }
-
-  /**
-   * Releases the Lease if this process holds it, so that the next leader does not have to wait. Failures are ignored,
-   * because the Lease expires anyway.
-   */
-  async #release(): Promise<void> {
-    const { clock, identity } = this.#options;
-    const mayHold = this.#mayHold;
-    this.#renewedAt = undefined;
-    this.#mayHold = false;
-    if (!mayHold) return;
-    const ended = new AbortController();
-    const timer = clock.after(this.#times.renewDeadlineMs, () => ended.abort());
-    try {
-      const lease = this.#lease ?? (await this.#readLease(ended.signal));
-      if (lease === undefined || specOf(lease)['holderIdentity'] !== identity) return;
-      const now = microTime(clock.wallTime());
-      await this.#write(lease, ended.signal, {
-        holderIdentity: '',
-        leaseDurationSeconds: 1,
-        acquireTime: now,
-        renewTime: now,
-        leaseTransitions: specOf(lease)['leaseTransitions'] ?? 0,
-      });
-    } catch {
-      // the lease expires
-    } finally {
-      timer.cancel();
-      this.#lease = undefined;
     }
   }
 }
