@@ -89,6 +89,7 @@ const FIELDS = {
     'status.networking',
     'status.encryption',
     'status.named-ports',
+    'status.service-account',
   ],
   slices: ['endpoints.id'],
   identities: ['metadata.annotations'],

@@ -36,15 +36,25 @@ const MAX_ENDPOINTS = 100;
 /** `sliceNameLetters` of Cilium: no vowels, and no similar letters. */
 const LETTERS = 'bcdfghjklmnpqrstvwxyz2456789';
 
-/** Returns the slice entry of an endpoint, or `undefined` if it lacks networking or identity. */
+/**
+ * Returns the slice entry of an endpoint, or `undefined` if it lacks networking or identity. API servers drop the
+ * fields that their CRD does not have: the service account before 1.19, and the uid of the pod before 1.21
+ * (`ConvertCEPToCoreCEP` of Cilium, pkg/k8s/factory_functions.go).
+ */
 export function coreEndpoint(endpoint: KubernetesObject): CoreEndpoint | undefined {
   const id = field(endpoint, 'status', 'identity', 'id');
   const networking = field(endpoint, 'status', 'networking');
   if (typeof id !== 'number' || !isObject(networking)) return undefined;
+  const owners = items(endpoint, 'metadata', 'ownerReferences');
+  const pod = owners.find((owner) => field(owner, 'kind') === 'Pod');
+  const optional = {
+    'pod-uid': field(pod, 'uid'),
+    'named-ports': field(endpoint, 'status', 'named-ports'),
+    'service-account': field(endpoint, 'status', 'service-account'),
+  };
+  const present = Object.entries(optional).filter(([, value]) => value !== undefined && value !== '');
   const encryption = field(endpoint, 'status', 'encryption') ?? {};
-  const ports = field(endpoint, 'status', 'named-ports');
-  const named = ports === undefined ? {} : { 'named-ports': ports };
-  return { name: endpoint.metadata.name, id, networking, encryption, ...named };
+  return { name: endpoint.metadata.name, id, networking, encryption, ...Object.fromEntries(present) };
 }
 
 /** Returns the endpoints of a slice of the API server, by name. */

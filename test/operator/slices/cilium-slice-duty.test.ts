@@ -57,6 +57,8 @@ class World {
   readonly actions: { readonly action: string; readonly reason: string; readonly outcome: string }[] = [];
   #seed = 0;
   duty: Duty | undefined;
+  /** Fields of endpoints that the CRD of slices does not have, so that the server drops them. */
+  dropped: readonly string[] = [];
   /** Called after each write, before its answer. */
   onWritten: () => Promise<void> = () => Promise.resolve();
   #stop: (() => Promise<void>) | undefined;
@@ -110,7 +112,7 @@ class World {
     const handle = async (request: ServedRequest): Promise<ServedAnswer> => {
       const isWrite = request.method !== 'GET';
       const before = isWrite ? heldIn((await this.slices()).filter(isOurs)) : new Map();
-      const answer = await this.api.handle(request);
+      const answer = await this.api.handle({ ...request, body: this.#stored(request.body) });
       if (isWrite) {
         const after = heldIn(await this.slices());
         for (const key of before.keys())
@@ -150,6 +152,14 @@ class World {
   #random(): number {
     this.#seed = (this.#seed * 16_807 + 7) % 2_147_483_647;
     return this.#seed / 2_147_483_647;
+  }
+
+  /** Returns the body of a request without the dropped fields. */
+  #stored(body: string): string {
+    if (body === '' || this.dropped.length === 0) return body;
+    return JSON.stringify(
+      JSON.parse(body, (key, value: unknown) => (this.dropped.includes(key) ? undefined : value)),
+    );
   }
 
   async stop(): Promise<void> {
@@ -269,6 +279,53 @@ describe('the slices of endpoints', () => {
     await advance(world.clock, 2000);
     expect(await world.faults()).toEqual([]);
     expect(await world.slices()).toHaveLength(2);
+    await world.stop();
+  });
+
+  /** Puts an endpoint of a pod as Cilium 1.21 writes it. */
+  async function putOwned(world: World): Promise<void> {
+    const user = new ApiUser(new MemoryApiTransport(world.api), CEPS, 'shop');
+    const owner = { apiVersion: 'v1', kind: 'Pod', name: 'a', uid: 'pod-1' };
+    await user.create('a', {}, { ownerReferences: [owner] });
+    const path = `${user.path('a')}/status`;
+    const contentType = 'application/merge-patch+json';
+    await user.ask({ method: 'PATCH', path, body: { status: { 'service-account': 'web' } }, contentType });
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+  }
+
+  it('contain the service account and the uid of the pod (regression: a take-over from Cilium removed both from all slices)', async () => {
+    const world = new World('identity');
+    await putOwned(world);
+    world.start();
+    await advance(world.clock, 3000);
+    const [slice] = await world.slices();
+    expect(slice?.endpoints).toEqual([
+      {
+        name: 'a',
+        id: 1001,
+        'pod-uid': 'pod-1',
+        'service-account': 'web',
+        encryption: {},
+        networking: { addressing: [{ ipv4: '10.0.0.1' }], node: '192.0.2.1' },
+      },
+    ]);
+    await world.restart();
+    await advance(world.clock, 3000);
+    expect(world.duty?.status().published).toMatchObject({ synced: true, writes: 0 });
+    await world.stop();
+  });
+
+  it('are written once if the CRD of an older Cilium does not have all fields', async () => {
+    const world = new World('identity');
+    world.dropped = ['pod-uid', 'service-account'];
+    await putOwned(world);
+    world.start();
+    await advance(world.clock, 3000);
+    await world.put('shop', 'a', 1001, '10.0.0.2');
+    await advance(world.clock, 60_000);
+    const [slice] = await world.slices();
+    expect(slice?.endpoints[0]).not.toHaveProperty('pod-uid');
+    expect(world.duty?.status().published).toMatchObject({ synced: true, writes: 2 });
     await world.stop();
   });
 

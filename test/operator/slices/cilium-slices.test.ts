@@ -291,6 +291,21 @@ describe('the fields of an endpoint in a slice', () => {
     status,
   });
 
+  it('are the uid of the first owner that is a pod, and no empty service account, as in Cilium', () => {
+    const owned = (...ownerReferences: readonly unknown[]): KubernetesObject =>
+      ({
+        metadata: { namespace: 'shop', name: 'a', uid: 'u', resourceVersion: '1', ownerReferences },
+        status: { identity: { id: 1 }, networking, 'service-account': '' },
+      }) as KubernetesObject;
+    const core = { name: 'a', id: 1, networking, encryption: {} };
+    const node = { kind: 'CiliumNode', uid: 'n' };
+    expect(coreEndpoint(owned(node))).toStrictEqual(core);
+    expect(coreEndpoint(owned(node, { kind: 'Pod', uid: 'p' }, { kind: 'Pod', uid: 'q' }))).toStrictEqual({
+      ...core,
+      'pod-uid': 'p',
+    });
+  });
+
   it('are its identity, networking, encryption and named ports; none without the first two', () => {
     const id = 1001;
     expect(coreEndpoint(endpoint({ identity: { id }, networking }))).toStrictEqual({
