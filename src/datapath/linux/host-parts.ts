@@ -67,7 +67,7 @@ export function openIPCache(access: HostAccess): LinuxPart {
       markPrefixes((prefix) => kept.mark(prefix)),
       { replay: false },
     ),
-    ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix))),
+    ipcache.subscribeOwners(rerankPrefixes(kept)),
   ];
   const guard = guardPins(access, 'ipcache-pins', () => mapPins(bpf, [[map.pinPath, table.map.fd]]));
   return {

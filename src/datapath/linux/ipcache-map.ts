@@ -6,7 +6,8 @@ import type {
   KeyedEntry,
   OwnerListener,
 } from '../../ipcache/types.ts';
-import { sourceRank } from '../../model/source.ts';
+import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
+import { type Source, sourceRank } from '../../model/source.ts';
 import { addressBits, maskWords } from '../../net/address-words.ts';
 import { formatAddress } from '../../net/format-address.ts';
 import { isMapped, scanIPv4 } from '../../net/parse-address.ts';
@@ -39,8 +40,9 @@ export interface IPCacheItem {
   readonly tunnelIPv6: string;
   readonly encryptKey: number;
   /**
-   * Flag bits defined by Cilium, except those of 1.18 that follow from the tunnel; none in layout 1.8. We always write
-   * 0, because no input contains `skip tunnel` (1), which marks prefixes without a route through a tunnel.
+   * Flag bits defined by Cilium, except those of 1.18 that follow from the tunnel; none in layout 1.8. Of these, we
+   * write only `remote cluster`, because no input contains `skip tunnel` (1), which marks prefixes without a route
+   * through a tunnel.
    */
   readonly flags: number;
   /** Rank of the source, used when the map is full. Not in the kernel; 0 in a dump. */
@@ -77,6 +79,11 @@ const VALUES: Readonly<Record<IPCacheLayout, { readonly size: number; readonly e
 /** Flags of 1.18: the value has a tunnel endpoint; it is an IPv6 address. */
 const HAS_TUNNEL = 2;
 const HAS_IPV6_TUNNEL = 4;
+/**
+ * Flag of 1.19: the address belongs to a node of another cluster (`metadataForNode` of Cilium,
+ * pkg/ipcache/node_reconciler.go). Its node ports are not those of this cluster.
+ */
+const REMOTE_CLUSTER = 8;
 /** Begins the text of a foreign key without a canonical text; its bytes follow in hexadecimal. */
 const RAW = 'raw:';
 
@@ -281,6 +288,11 @@ export type IPCacheReads = Pick<IPCache, 'lookupByPrefix' | 'entries' | 'size'>;
 /** Returns true if an address belongs to this host. */
 export type IsLocalAddress = (address: string) => boolean;
 
+/** Returns true if claims of this source are those of other clusters. */
+function isRemoteCluster(source: Source | undefined): boolean {
+  return source === 'clustermesh';
+}
+
 /** The host IP parsed last. */
 const parsedHost = prefixRegister();
 
@@ -291,12 +303,13 @@ function itemOf(
 ): IPCacheItem {
   const tunnel = hostIP === undefined || isLocal(hostIP) ? '' : hostIP;
   const isIPv4 = tunnel !== '' && scanIPv4(tunnel, parsedHost) === tunnel.length;
+  const isRemoteNode = identity === RESERVED_IDENTITIES['remote-node'] && isRemoteCluster(source);
   return {
     identity,
     tunnel: isIPv4 ? parsedHost.w0 : 0,
     tunnelIPv6: isIPv4 || layout !== '1.18' ? '' : tunnel,
     encryptKey,
-    flags: 0,
+    flags: isRemoteNode && layout === '1.18' ? REMOTE_CLUSTER : 0,
     sourceRank: sourceRank(source),
   };
 }
@@ -344,13 +357,21 @@ export function markPrefixes(mark: (prefix: string) => void): IPCacheListener {
 }
 
 /**
- * Returns a listener that reports prefixes whose source changes without a change of the value. The kernel does not
- * store sources, but the strongest entries are kept if the map is full.
+ * Returns a listener for prefixes whose source changes without a change of the attributes. It marks the prefixes whose
+ * flags may change, and reports the others as reranked: the kernel does not store their sources, but the strongest
+ * entries are kept if the map is full.
  */
-export function rerankPrefixes(rerank: (prefix: string) => void): OwnerListener {
+export function rerankPrefixes(table: {
+  readonly mark: (prefix: string) => void;
+  readonly rerank: (prefix: string) => void;
+}): OwnerListener {
   return {
     onOwnerChanges: (changes) => {
-      for (const { key } of changes) rerank(prefixOfKey(key));
+      for (const { key, previous, current } of changes) {
+        const prefix = prefixOfKey(key);
+        if (isRemoteCluster(previous?.source) === isRemoteCluster(current?.source)) table.rerank(prefix);
+        else table.mark(prefix);
+      }
     },
   };
 }

@@ -566,7 +566,7 @@ describe('the ipcache in a full map', () => {
     const turns = new ManualTurns();
     const kept = new KeptTable(table, new DesiredIPCache(ipcache), turns);
     ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
-    ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
+    ipcache.subscribeOwners(rerankPrefixes(kept));
     await turns.until(kept.adopt());
     kept.allowDeletes();
     return { ipcache, table, turns, kept };
@@ -605,6 +605,56 @@ describe('the ipcache in a full map', () => {
     ipcache.upsert('10.0.0.1', { identity: 7, source: 'local' });
     await turns.settle();
     expect(kept.status()).toMatchObject({ upserts: 1, deletes: 0 });
+  });
+});
+
+describe('the flag for addresses of nodes of other clusters', () => {
+  const start = async (layout: IPCacheLayout) => {
+    const ipcache = new IPCache({ retainOverruled: true });
+    const table = new IPCacheTable(new FakeMap(ipcacheShape(layout, 64)), layout);
+    const turns = new ManualTurns();
+    const kept = new KeptTable(table, new DesiredIPCache(ipcache, layout), turns);
+    ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
+    ipcache.subscribeOwners(rerankPrefixes(kept));
+    await turns.until(kept.adopt());
+    return { ipcache, table, turns };
+  };
+  const REMOTE = { identity: 6, source: 'clustermesh', owner: 'pacific/n1' } as const;
+
+  it('is set for nodes only (regression: Cilium 1.19 answered node ports of other clusters itself)', async () => {
+    const { ipcache, table, turns } = await start('1.18');
+    ipcache.upsert('192.168.9.1', { ...REMOTE, hostIP: '192.168.9.1' });
+    ipcache.upsert('10.9.0.2', { ...REMOTE, identity: 4 });
+    ipcache.upsert('10.9.0.3', { ...REMOTE, identity: 8 });
+    ipcache.upsert('10.9.0.4', { ...REMOTE, identity: 131_073, owner: 'pacific' });
+    ipcache.upsert('192.168.1.1', { identity: 6, source: 'kvstore', owner: 'atlantic/n1' });
+    await turns.settle();
+    expect(printed(table)).toEqual({
+      '192.168.9.1/32': 'identity 6 via 192.168.9.1 flags 8',
+      '10.9.0.2/32': 'identity 4',
+      '10.9.0.3/32': 'identity 8',
+      '10.9.0.4/32': 'identity 131073',
+      '192.168.1.1/32': 'identity 6',
+    });
+  });
+
+  it('follows a change of only the source', async () => {
+    const { ipcache, table, turns } = await start('1.18');
+    ipcache.upsert('192.168.9.1', REMOTE);
+    await turns.settle();
+    ipcache.upsert('192.168.9.1', { identity: 6, source: 'kvstore', owner: 'atlantic/n1' });
+    await turns.settle();
+    expect(printed(table)).toEqual({ '192.168.9.1/32': 'identity 6' });
+    ipcache.delete('192.168.9.1', { source: 'kvstore', owner: 'atlantic/n1' });
+    await turns.settle();
+    expect(printed(table)).toEqual({ '192.168.9.1/32': 'identity 6 flags 8' });
+  });
+
+  it('is not in earlier layouts', async () => {
+    const { ipcache, table, turns } = await start('1.17');
+    ipcache.upsert('192.168.9.1', REMOTE);
+    await turns.settle();
+    expect(printed(table)).toEqual({ '192.168.9.1/32': 'identity 6' });
   });
 });
 
