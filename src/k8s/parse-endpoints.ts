@@ -4,6 +4,7 @@ import {
   type BackendState,
   createBackend,
   type EndpointSlice,
+  isPlaceholder,
   type Ports,
 } from '../servicecache/backend.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
@@ -49,6 +50,7 @@ function readAddressList(
       const nodeName = item.string('nodeName') ?? '';
       const hostname = item.string('hostname') ?? '';
       const backend = createBackend({ address, ports, nodeName, hostname, state });
+      if (isPlaceholder(backend)) continue;
       backends.set(address, mergeAddress(backends.get(address), backend));
     }
   }

@@ -103,11 +103,24 @@ export function stateOfConditions(conditions: EndpointConditions): BackendState 
   return terminating && serving ? 'terminating' : 'not-ready';
 }
 
-/** Returns the backends of a slice by readiness. If several have the same address, the first ready one wins. */
+/**
+ * Returns true for the endpoint that Cilium's operator writes for the Service of an Ingress or a Gateway. It is no
+ * backend, because Cilium's proxy handles the traffic of these services (`isIngressDummyEndpoint` of Cilium,
+ * pkg/loadbalancer/reflectors/endpoints/endpoints.go).
+ */
+export function isPlaceholder({ address, ports }: Backend): boolean {
+  return address === '192.192.192.192' && ports.size > 0 && ports.every(({ port }) => port === 9999);
+}
+
+/**
+ * Returns the backends of a slice by readiness, without the placeholder of {@link isPlaceholder}. If several have the
+ * same address, the first ready one wins.
+ */
 export function backendsByReadiness(listed: Iterable<Backend>): Pick<EndpointSlice, 'backends' | 'notReady'> {
   const backends = new Map<string, Backend>();
   const notReady = new Map<string, Backend>();
   for (const backend of listed) {
+    if (isPlaceholder(backend)) continue;
     const target = backend.state === 'not-ready' ? notReady : backends;
     if (!target.has(backend.address)) target.set(backend.address, backend);
   }

@@ -88,6 +88,13 @@ describe('an Endpoints object', () => {
     expect(texts(slice, 'notReady')).toEqual(['10.0.0.2@ not-ready http=8080/6']);
   });
 
+  it('has no backend for the placeholder of an ingress (regression: connections were sent to a public address)', () => {
+    const ports = [{ port: 9999 }];
+    const addresses = [{ ip: '192.192.192.192' }];
+    expect(texts(endpoints([{ addresses, ports }]))).toEqual([]);
+    expect(texts(endpoints([{ addresses, ports: HTTP }]))).toHaveLength(1);
+  });
+
   it('loses only an invalid address', () => {
     const parsed = parseEndpoints({
       metadata: METADATA,
@@ -130,6 +137,13 @@ describe('an EndpointSlice', () => {
       cluster: '',
     });
     expect([...(backend?.forZones ?? [])]).toEqual(['z1', 'z2']);
+  });
+
+  it('has no backend for the placeholder of an ingress', () => {
+    const list = [{ addresses: ['192.192.192.192'] }, { addresses: ['192.192.192.193'] }];
+    expect(texts(sliceOf(list, { ports: [{ port: 9999 }] }))).toEqual(['192.192.192.193@ active =9999/6']);
+    expect(texts(sliceOf(list, { ports: [{ port: 9999 }, { name: 'b', port: 80 }] }))).toHaveLength(2);
+    expect(texts(sliceOf(list, { ports: [] }))).toHaveLength(2);
   });
 
   it('contains no node, zone and hints if they are absent', () => {

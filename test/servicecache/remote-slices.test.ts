@@ -56,6 +56,13 @@ const backendsOf = (cache: ServiceCache): Readonly<Record<string, unknown>> =>
   cache.get(SHOP)?.endpoints.backends.toObject() ?? {};
 
 describe('slices of a remote cluster', () => {
+  it('have no backend for the placeholder of an ingress', () => {
+    const cache = withGlobalService();
+    const ports = [{ name: '', port: 9999, protocol: TCP }];
+    cache.mergeExternalSliceUpdate(remote('cilium-ingress-x', ['192.192.192.192', '10.1.0.1'], { ports }));
+    expect(Object.keys(backendsOf(cache))).toEqual(['10.1.0.1']);
+  });
+
   it('are the backends of a global service, and are removed with the slice', () => {
     const cache = withGlobalService();
     const told = transcript(cache);
