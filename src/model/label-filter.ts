@@ -24,7 +24,7 @@ export interface LabelPrefix {
 export interface LabelFilterOptions {
   /** Replaces the built-in rules. A rule should include the labels of the source `reserved`. */
   readonly file?: readonly LabelPrefix[] | undefined;
-  /** Rules appended to the built-in rules or to the file: `[!][source:]regex`. */
+  /** Rules appended to the built-in rules or to the file: `[source:][!]regex` or `[!][source:]regex`. */
   readonly rules?: readonly string[] | undefined;
 }
 
@@ -66,12 +66,14 @@ function ruleOf(source: string, text: string, ignore: boolean): LabelRule {
   }
 }
 
+/** Cilium writes the `!` after the source (pkg/labelsfilter/filter.go, `parseLabelPrefix`). */
 function parseRule(text: string): LabelRule {
-  const ignore = text.startsWith('!');
-  const rule = ignore ? text.slice(1) : text;
+  const rule = text.startsWith('!') ? text.slice(1) : text;
   const colon = rule.indexOf(':');
-  if (rule === '') throw new LabelRuleError('label rule is empty');
-  return ruleOf(rule.slice(0, Math.max(0, colon)), rule.slice(colon + 1), ignore);
+  const rest = rule.slice(colon + 1);
+  const expression = rest.startsWith('!') ? rest.slice(1) : rest;
+  if (expression === '') throw new LabelRuleError(`label rule ${JSON.stringify(text)} has no expression`);
+  return ruleOf(rule.slice(0, Math.max(0, colon)), expression, rule !== text || expression !== rest);
 }
 
 /** Returns the length of the rule's match at the start of the label's key; `undefined` if it does not match. */

@@ -63,13 +63,27 @@ describe('a label filter', () => {
     expect(kept(['app'], { rules: ['!container:app'] })).toEqual(['app']);
   });
 
+  it('reads the "!" after the source, as Cilium does (pkg/labelsfilter/filter.go, `parseLabelPrefix`)', () => {
+    expect(kept(['app', 'tier'], { rules: ['k8s:!app'] })).toEqual(['tier']);
+    expect(kept(['app', 'tier'], { rules: ['container:!app'] })).toEqual(['app', 'tier']);
+    expect(kept(['app'], { rules: [':!app'] })).toEqual([]);
+    // The filter of a user with many pods: it includes some labels only, and none of those of the namespace.
+    const rules = [
+      'reserved:.*',
+      'k8s:!io.cilium.k8s.namespace.labels.*',
+      'k8s:io.cilium.k8s.policy',
+      'k8s:app-id',
+    ];
+    expect(kept(['app-id', 'tier', 'io.cilium.k8s.namespace.labels.team'], { rules })).toEqual(['app-id']);
+  });
+
   it('has no built-in rules with a file', () => {
     expect(kept(['pod-template-hash', 'app'], { file: [{ prefix: 'app', invert: true }] })).toEqual([
       'pod-template-hash',
     ]);
   });
 
-  it.each(['', '!', 'k8s:(', '!['])('refuses the rule %j', (rule) => {
+  it.each(['', '!', 'k8s:', 'k8s:!', 'k8s:(', '![', 'k8s:!('])('refuses the rule %j', (rule) => {
     expect(() => new LabelFilter({ rules: [rule] })).toThrow(LabelRuleError);
   });
 });
