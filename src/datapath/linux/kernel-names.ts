@@ -1,3 +1,4 @@
+import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import type { IPCacheLayout } from './ipcache-map.ts';
 
 /**
@@ -19,5 +20,11 @@ export const NFT_TABLE = 'dpcache';
 /** The main table, which the kernel uses for packets from every source. */
 export const ROUTE_TABLE = 254;
 export const TUNNEL_DEVICE = 'dpcache_vxlan';
-/** The port that Linux and Cilium use for VXLAN. The VNI is ours. */
-export const VXLAN_TUNNEL = { vni: 20_201, port: 8_472 } as const;
+/**
+ * The port that Linux and Cilium use for VXLAN. Cilium reads the VNI as the identity of the sender. If that is
+ * `remote-node`, it looks up the identity by the source address (bpf/bpf_overlay.c, `handle_ipv4`).
+ */
+export const VXLAN_TUNNEL: Readonly<Record<'vni' | 'port', number>> = {
+  vni: RESERVED_IDENTITIES['remote-node'],
+  port: 8_472,
+};

@@ -102,7 +102,7 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
       mtu: 1450,
       address: '02:dc:c0:a8:01:01',
       ifalias: 'datapath-cache',
-      linkinfo: { info_data: { id: 20_201, port: 8472, local: '192.168.1.1', learning: false } },
+      linkinfo: { info_data: { id: 6, port: 8472, local: '192.168.1.1', learning: false } },
     });
     expect(JSON.parse(hosts[0].run('bridge', '-j', 'fdb', 'show', 'dev', DEVICE))).toMatchObject([
       { mac: '02:dc:c0:a8:02:01', dst: '192.168.2.1', state: 'permanent' },
