@@ -1,6 +1,16 @@
 import { Map as ImmutableMap, Set as ImmutableSet, is } from 'immutable';
-import type { Optional } from '../base/arguments.ts';
-import { checkArgument, ITERABLE, NUMBER, objectWith, optional, TEXT } from '../base/arguments.ts';
+import {
+  type Check,
+  checkArgument,
+  ITERABLE,
+  isObjectOrList,
+  NUMBER,
+  type Optional,
+  objectWith,
+  optional,
+  shaped,
+  TEXT,
+} from '../base/arguments.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
 import { type PortProtocol, samePorts } from '../net/port.ts';
@@ -178,6 +188,16 @@ export function backendOf(fields: Backend): Backend {
     cluster: fields.cluster,
   };
 }
+
+/** Accepts an {@link EndpointSlice}. */
+export const SLICE: Check = shaped<EndpointSlice>(
+  'must be a result of createEndpointSlice',
+  ({ service, name, backends, notReady }) =>
+    SERVICE_ID(service) === undefined &&
+    typeof name === 'string' &&
+    isObjectOrList(backends) &&
+    isObjectOrList(notReady),
+);
 
 /** The input of {@link createEndpointSlice}. */
 export interface EndpointSliceFields {

@@ -26,7 +26,7 @@ import { runToEnd } from '../base/turn-gate.ts';
 import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
-import type { Backends, EndpointSlice } from './backend.ts';
+import { type Backends, type EndpointSlice, SLICE } from './backend.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
 import { explainState, type ServiceExplanation } from './explain.ts';
 import { FrontendIndex, type FrontendMatch } from './frontend-index.ts';
@@ -42,19 +42,20 @@ import { remoteBackends } from './remote-backends.ts';
 import { remoteSlice } from './remote-slice.ts';
 import { type ResolvedBackend, resolvePort } from './resolve.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
-import { equalServices, type Service, withoutNodePorts } from './service.ts';
+import { equalServices, SERVICE, type Service, withoutNodePorts } from './service.ts';
 import { formatServiceID, SERVICE_ID, type ServiceID, serviceOfSlice } from './service-id.ts';
 import {
   clusterOfPart,
+  hasServicePart,
   isRestoredPart,
   type ServicePart,
   servicePartName,
   servicePartsOf,
   withoutServicePart,
+  withServicePart,
 } from './service-parts.ts';
 import {
   emptyState,
-  NO_OFFER,
   partName,
   type ServiceState,
   withoutCluster,
@@ -331,11 +332,10 @@ export class ServiceCache {
    * or until {@link ServiceCache.withdrawRestoredSteps} removes it. Returns false if it was not added.
    */
   restorePart(part: ServicePart): boolean {
-    const { id } = part;
-    const state = this.#stateOf(id) ?? emptyState(id);
-    const next = this.#withPart(state, part);
-    if (next === undefined) return false;
-    this.#table.put(withRestored(next, servicePartName(part), 'restored'));
+    const served = this.#servedPart(part);
+    const state = this.#stateOf(part.id) ?? emptyState(part.id);
+    if (served === undefined || hasServicePart(state, part)) return false;
+    this.#table.put(withRestored(withServicePart(state, served), servicePartName(part), 'restored'));
     return true;
   }
 
@@ -546,21 +546,16 @@ export class ServiceCache {
     return 'unchanged';
   }
 
-  /** Returns the state with a restored part; `undefined` if the part is known or not served here. */
-  #withPart(state: ServiceState, part: ServicePart): ServiceState | undefined {
-    if (part.kind === 'service') {
-      if (state.service !== undefined || !this.#serves(part.service)) return undefined;
-      return withService(state, this.#asServed(part.service));
-    }
-    if (part.kind === 'slice')
-      return state.slices.has(part.slice.name) ? undefined : withSlice(state, part.slice.name, part.slice);
-    const { cluster } = part;
-    if (cluster === '' || cluster === this.#clusterName) return undefined;
-    const { whole, slices } = state.remotes.get(cluster) ?? NO_OFFER;
-    if (part.kind === 'offer')
-      return whole === undefined ? withWholeOffer(state, cluster, part.backends) : undefined;
-    const { name } = part.slice;
-    return slices.has(name) ? undefined : withRemoteSlice(state, cluster, name, part.slice);
+  /** Returns a part as this cache would store it; `undefined` if the cache would not store it. */
+  #servedPart(part: ServicePart): ServicePart | undefined {
+    if (part.kind === 'slice') return part;
+    if (part.kind !== 'service') return this.#isOtherCluster(part.cluster) ? part : undefined;
+    const service = this.served(part.service);
+    return service && { ...part, service };
+  }
+
+  #isOtherCluster(cluster: string): boolean {
+    return cluster !== '' && cluster !== this.#clusterName;
   }
 
   #withdrawRestored(states: readonly ServiceState[], cluster: string): number {
@@ -592,7 +587,7 @@ export class ServiceCache {
 
   /** Returns true if an offer is from another cluster. Otherwise the offer is rejected. */
   #isRemote(offer: ClusterServiceKey): boolean {
-    if (offer.cluster !== this.#clusterName && offer.cluster !== '') return true;
+    if (this.#isOtherCluster(offer.cluster)) return true;
     const at = formatServiceID(offer);
     this.#rejections.add(
       offer.cluster === ''
@@ -648,17 +643,6 @@ const OFFER: Check = shaped<ClusterService>(
   (offer) =>
     SERVICE_ID(offer) === undefined && typeof offer.cluster === 'string' && isObjectOrList(offer.backends),
 );
-const SERVICE: Check = shaped<Service>(
-  'must be a result of createService',
-  ({ id, clusterIPs, ports, externalIPs, ingressIPs, labels, selector }) =>
-    SERVICE_ID(id) === undefined &&
-    isObjectOrList(clusterIPs) &&
-    isObjectOrList(ports) &&
-    isObjectOrList(externalIPs) &&
-    isObjectOrList(ingressIPs) &&
-    isObjectOrList(labels) &&
-    isObjectOrList(selector),
-);
 const REMOTE_SLICE: Check = shaped<ClusterEndpointSlice>(
   'must have a cluster, a namespace, a name, labels, endpoints and ports',
   (slice) =>
@@ -667,14 +651,6 @@ const REMOTE_SLICE: Check = shaped<ClusterEndpointSlice>(
     isObjectOrList(slice.labels) &&
     isObjectOrList(slice.endpoints) &&
     isObjectOrList(slice.ports),
-);
-const SLICE: Check = shaped<EndpointSlice>(
-  'must be a result of createEndpointSlice',
-  ({ service, name, backends, notReady }) =>
-    SERVICE_ID(service) === undefined &&
-    typeof name === 'string' &&
-    isObjectOrList(backends) &&
-    isObjectOrList(notReady),
 );
 
 const OPTIONS: Check = optionsWith({

@@ -62,6 +62,21 @@ export function isRestoredPart({ restored }: ServiceState, part: ServicePart): b
   return restored.size > 0 && restored.has(servicePartName(part));
 }
 
+/** Returns true if a state has the part, with this or another value. */
+export function hasServicePart({ service, slices, remotes }: ServiceState, part: ServicePart): boolean {
+  if (part.kind === 'service') return service !== undefined;
+  if (part.kind === 'slice') return slices.has(part.slice.name);
+  const offer = remotes.get(part.cluster);
+  return part.kind === 'offer' ? offer?.whole !== undefined : offer?.slices.has(part.slice.name) === true;
+}
+
+export function withServicePart(state: ServiceState, part: ServicePart): ServiceState {
+  if (part.kind === 'service') return withService(state, part.service);
+  if (part.kind === 'slice') return withSlice(state, part.slice.name, part.slice);
+  if (part.kind === 'offer') return withWholeOffer(state, part.cluster, part.backends);
+  return withRemoteSlice(state, part.cluster, part.slice.name, part.slice);
+}
+
 export function withoutServicePart(state: ServiceState, part: ServicePart): ServiceState {
   if (part.kind === 'service') return withService(state, undefined);
   if (part.kind === 'slice') return withSlice(state, part.slice.name, undefined);

@@ -53,7 +53,7 @@ export interface Offer {
 }
 
 /** An empty offer. */
-export const NO_OFFER: Offer = { whole: undefined, slices: ImmutableMap() };
+const NO_OFFER: Offer = { whole: undefined, slices: ImmutableMap() };
 
 const NONE_RESTORED: ImmutableSet<string> = ImmutableSet();
 

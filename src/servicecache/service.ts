@@ -1,6 +1,15 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
-import type { Optional } from '../base/arguments.ts';
-import { checkArgument, ITERABLE, objectWith, oneOf, optional } from '../base/arguments.ts';
+import {
+  type Check,
+  checkArgument,
+  ITERABLE,
+  isObjectOrList,
+  type Optional,
+  objectWith,
+  oneOf,
+  optional,
+  shaped,
+} from '../base/arguments.ts';
 import type { PortProtocol } from '../net/port.ts';
 import { SERVICE_ID, type ServiceID } from './service-id.ts';
 
@@ -89,6 +98,19 @@ type ServiceCollections =
   | 'sourceRanges'
   | 'labels'
   | 'selector';
+
+/** Accepts a {@link Service}. */
+export const SERVICE: Check = shaped<Service>(
+  'must be a result of createService',
+  ({ id, clusterIPs, ports, externalIPs, ingressIPs, labels, selector }) =>
+    SERVICE_ID(id) === undefined &&
+    isObjectOrList(clusterIPs) &&
+    isObjectOrList(ports) &&
+    isObjectOrList(externalIPs) &&
+    isObjectOrList(ingressIPs) &&
+    isObjectOrList(labels) &&
+    isObjectOrList(selector),
+);
 
 /** The input of {@link createService}. Collections may be any iterables. */
 export interface ServiceFields extends Optional<Omit<Service, 'id' | 'addressing' | ServiceCollections>> {
