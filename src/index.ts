@@ -61,7 +61,8 @@ export type { HistoryDisk } from './history/disk/segment-archive.ts';
 export type { DocumentChange, PastFields } from './history/document-change.ts';
 export type { HistoryDiskStatus, HistoryOptions, HistoryStatus } from './history/history.ts';
 export { History } from './history/history.ts';
-export type { ChangedSince, PastReader } from './history/past/past-reader.ts';
+export type { ChangedSince } from './history/past/changed-since.ts';
+export type { PastReader } from './history/past/past-reader.ts';
 export type {
   ChangeCause,
   DocumentMoment,

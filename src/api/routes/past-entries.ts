@@ -1,6 +1,6 @@
 import type { Context } from 'hono';
 import type { Clock } from '../../base/clock.ts';
-import type { ChangedSince } from '../../history/past/past-reader.ts';
+import type { ChangedSince } from '../../history/past/changed-since.ts';
 import type { PastClaim, PrefixMoment } from '../../history/types.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';
