@@ -74,6 +74,11 @@ export class Attributes {
     return this.#byType[type] && (high << 8) | low;
   }
 
+  be32(type: number): number | undefined {
+    const bytes = this.#number(type, 4);
+    return bytes && viewOf(bytes).getUint32(0);
+  }
+
   u32(type: number): number | undefined {
     const bytes = this.#number(type, 4);
     return bytes && readU32(bytes, 0);

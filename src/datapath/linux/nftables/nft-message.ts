@@ -3,7 +3,6 @@ import {
   NetlinkFormatError,
   type NetlinkMessage,
   readAttributes,
-  viewOf,
 } from '../netlink/message-reader.ts';
 import { type MessageWriter, NLM_F } from '../netlink/message-writer.ts';
 import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
@@ -179,8 +178,8 @@ export function readChain(message: NetlinkMessage, table: NftTable): Omit<NftCha
   const hook = chain.nested(CHAIN.hook);
   const type = chain.text(CHAIN.type);
   if (hook === undefined || (type !== 'nat' && type !== 'filter')) return { name };
-  const priority = (be32(hook, CHAIN_HOOK.priority) ?? 0) | 0;
-  return { name, base: { type, hook: be32(hook, CHAIN_HOOK.number) ?? -1, priority } };
+  const priority = (hook.be32(CHAIN_HOOK.priority) ?? 0) | 0;
+  return { name, base: { type, hook: hook.be32(CHAIN_HOOK.number) ?? -1, priority } };
 }
 
 export function dumpRules(table: NftTable): NetlinkRequest {
@@ -215,12 +214,11 @@ export function readSet(message: NetlinkMessage, table: NftTable): NftSet | unde
   const set = attributesOf(message, NFT.newSet, table);
   const name = set?.text(SET.name);
   if (set === undefined || name === undefined) return undefined;
-  const keyType = be32(set, SET.keyType) ?? 0;
-  const keyBytes = be32(set, SET.keyBytes) ?? 0;
-  const type = be32(set, SET.dataType);
-  const bytes = be32(set, SET.dataBytes) ?? 0;
-  if (type === undefined || ((be32(set, SET.flags) ?? 0) & MAP_FLAG) === 0)
-    return { name, keyType, keyBytes };
+  const keyType = set.be32(SET.keyType) ?? 0;
+  const keyBytes = set.be32(SET.keyBytes) ?? 0;
+  const type = set.be32(SET.dataType);
+  const bytes = set.be32(SET.dataBytes) ?? 0;
+  if (type === undefined || ((set.be32(SET.flags) ?? 0) & MAP_FLAG) === 0) return { name, keyType, keyBytes };
   return { name, keyType, keyBytes, data: type === VERDICT_DATA ? 'verdict' : { type, bytes } };
 }
 
@@ -228,11 +226,6 @@ export function readSet(message: NetlinkMessage, table: NftTable): NftSet | unde
 export function isAbout({ type, body }: NetlinkMessage, table: NftTable): boolean {
   if (type >> 8 !== SUBSYSTEM || body[0] !== table.family) return false;
   return new Attributes(body, HEADER_BYTES).text(TABLE_NAME) === table.name;
-}
-
-function be32(attributes: Attributes, type: number): number | undefined {
-  const bytes = attributes.bytes(type);
-  return bytes === undefined || bytes.length < 4 ? undefined : viewOf(bytes).getUint32(0);
 }
 
 /** Returns true if an expression of the kernel has the desired attributes. Others are defaults. */
@@ -243,9 +236,9 @@ export function isExpression(found: FoundExpression | undefined, desired: NftExp
   return (
     found.name === desired.name &&
     (set === undefined || attributes.text(EXPRESSION_DATA.set) === set) &&
-    Object.entries(numbers).every(([type, number]) => be32(attributes, Number(type)) === number) &&
+    Object.entries(numbers).every(([type, number]) => attributes.be32(Number(type)) === number) &&
     Object.entries(registers).every(([type, number]) => {
-      const other = be32(attributes, Number(type));
+      const other = attributes.be32(Number(type));
       return other !== undefined && longRegister(other) === longRegister(number);
     }) &&
     (byte === undefined || attributes.u8(byte[0]) === byte[1]) &&
@@ -257,8 +250,7 @@ export function isExpression(found: FoundExpression | undefined, desired: NftExp
 }
 
 function verdictCode(data: Attributes | undefined): number | undefined {
-  const verdict = data?.nested(DATA.verdict);
-  return verdict && be32(verdict, VERDICT.code);
+  return data?.nested(DATA.verdict)?.be32(VERDICT.code);
 }
 
 function isEqual(a: Uint8Array | undefined, b: Uint8Array): boolean {
