@@ -144,6 +144,31 @@ it('many changes during the question are added in several turns (regression: all
   expect(turns).toBeGreaterThan(10);
 });
 
+it('is not certain if changes during the question are dropped before they are added', async () => {
+  const clock = new ManualClock();
+  const cache = new IPCache();
+  const upsert = (i: number, identity: number): void => {
+    cache.upsert(`10.0.${i >> 8}.${i & 255}`, { source: 'k8s', identity });
+  };
+  let turns = 0;
+  const gate = new TurnGate({
+    clock,
+    weightPerTurn: 1,
+    nextTurn: (callback) =>
+      setImmediate(() => {
+        if (turns++ === 0) for (let i = 0; i < 20_000; i++) upsert(i, 2);
+        callback();
+      }),
+  });
+  const history = new History({ ipcache: cache, clock, gate, memory: 1 << 18 });
+  history.start();
+  clock.advance(1);
+  const at = clock.wallTime();
+  clock.advance(1);
+  for (let i = 0; i < 800; i++) upsert(i, 1);
+  expect(await history.past.changedSince(at, 1e6)).toMatchObject({ certain: false, reason: 'lost' });
+});
+
 it('of a moment before the process, or with too many changes, there is no list', async () => {
   const clock = new ManualClock();
   const cache = new IPCache();

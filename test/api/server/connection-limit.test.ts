@@ -5,6 +5,9 @@ import { describe, expect, it } from 'vitest';
 import { ConnectionLimit } from '../../../src/api/server/connection-limit.ts';
 import { trackAnswer } from '../../../src/api/server/open-answers.ts';
 
+const TCP = { remoteAddress: '192.0.2.1' };
+const UNIX = {};
+
 /** A limit for a server without a network. Connections are named by their ports. */
 class LimitedServer {
   readonly #server = new EventEmitter();
@@ -12,15 +15,15 @@ class LimitedServer {
   /** The ports of the connections that the limit closed. */
   readonly closed: number[] = [];
 
-  connect(port: number): Socket {
+  connect(port: number, address: { readonly remoteAddress?: string } = TCP): Socket {
     // As in Node.js, the event `close` comes later.
     const destroy = (): Socket => {
       this.closed.push(port);
       return socket;
     };
     const socket = Object.defineProperties(new Socket(), {
-      remoteAddress: { value: '192.0.2.1' },
-      remotePort: { value: port },
+      remoteAddress: { value: address.remoteAddress },
+      remotePort: { value: address === TCP ? port : undefined },
       destroy: { value: destroy },
     });
     this.#server.emit('connection', socket);
@@ -97,6 +100,12 @@ describe('the limit of connections', () => {
     expect(server.closed).toEqual([3, 2, 1_024, 1_025, 1_026, 1_027]);
     server.connect(1_030);
     expect(server.closed.slice(6)).toEqual([1_030]);
+  });
+
+  it('counts each connection to a unix socket, although they have no address', () => {
+    const server = new LimitedServer();
+    for (const port of range(1, 257)) server.connect(port, UNIX);
+    expect(server.closed).toEqual([1]);
   });
 
   it('does not count closed connections', () => {

@@ -181,7 +181,7 @@ describe('a request body', () => {
       expect(parse).not.toHaveBeenCalled();
       expect(await answer.text()).toContain('The body is nested deeper than 128 levels.');
     }
-    expect((await post(JSON.stringify({ ips: ['[['.repeat(30)] }))).status).toBe(200);
+    expect((await post(JSON.stringify({ ips: new Array(3).fill('[['.repeat(30)) }))).status).toBe(200);
     expect((await post(JSON.stringify({ ips: new Array(10_000).fill('10.0.0.1') }))).status).toBe(200);
   });
 
