@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { keptItems } from '../../../src/datapath/linux/kept-items.ts';
 import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
+import type { KernelTable } from '../../../src/datapath/linux/kernel-table.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
 
 function setUp(
@@ -449,6 +450,56 @@ describe('a kept table', () => {
     await turns.settle();
     expect(contentOf(table)).toEqual({ c: '1', d: '1' });
     expect(kept.status()).toMatchObject({ state: 'in-sync', noRoom: 0 });
+  });
+
+  it('deletes found items that are not desired if deletes were allowed before it has read them', async () => {
+    const { table, turns, kept } = setUp({ a: '1', b: '1' }, { a: '1' });
+    kept.allowDeletes();
+    await turns.until(kept.adopt());
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ a: '1' });
+  });
+
+  it('applies a partly applied change again', async () => {
+    const { table, turns, kept, set } = setUp({}, { a: '1' });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    const apply = vi.spyOn<KernelTable<string>, 'apply'>(table, 'apply');
+    apply.mockReturnValueOnce(['unfinished']);
+    set('b', '1');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ a: '1', b: '1' });
+    apply.mockReturnValueOnce(['unfinished']);
+    set('a', undefined);
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ b: '1' });
+    expect(kept.status()).toMatchObject({ pending: 0, actual: 1, failing: 0 });
+  });
+
+  it('compares the items again when only their ranks change', async () => {
+    const ranks = new Map([
+      ['a', 2],
+      ['b', 1],
+    ]);
+    const { table, turns, kept, set } = setUp();
+    table.capacity = 1;
+    table.rank = (key) => ranks.get(key) ?? 0;
+    await turns.until(kept.adopt());
+    set('a', '1');
+    await turns.settle();
+    set('b', '1');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ a: '1' });
+    for (const [rank, expected] of [
+      [0, { b: '1' }],
+      [3, { a: '1' }],
+    ] as const) {
+      ranks.set('a', rank);
+      kept.rerank('a');
+      await turns.settle();
+      expect(contentOf(table)).toEqual(expected);
+    }
   });
 
   it('replaces weaker items by stronger ones', async () => {
