@@ -200,6 +200,9 @@ it('has the frontends of a restricted service only on matching nodes, and follow
   update(3, {});
   cache.deleteService({ namespace: 'shop', name: 's4' });
   expect(here()).toEqual(frontends(1, 3));
+  // Neither is restricted any more.
+  for (const zone of ['b', 'a']) expect(desired.setNodeLabels(new Map([['zone', zone]]))).toEqual(new Set());
+  expect(here()).toEqual(frontends(1, 3));
 });
 
 it('formats only the changed backends of a large service (regression: all, for each slice)', () => {
