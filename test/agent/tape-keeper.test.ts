@@ -87,7 +87,7 @@ it('a folder to which an agent writes a tape rejects a second agent (regression:
   const used = `--tape ${path}: in use by the process with pid ${process.pid}: stop it, or set another folder`;
   await expect(second?.start(signals)).rejects.toThrow(used);
   await second?.stop?.();
-  expect(readdirSync(path)).toEqual(['tape-000001.jsonl.gz', 'tape.lock']);
+  await expect.poll(() => readdirSync(path)).toEqual(['tape-000001.jsonl.gz', 'tape.lock']);
   await first?.stop?.();
   await second?.start(signals);
   await second?.stop?.();
