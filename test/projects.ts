@@ -32,12 +32,7 @@ export const ISOLATED: readonly string[] = [
   'kvstore/etcd/etcd-streams',
   'operator/etcd/mesh',
   'sysdump/archives',
-  'ui/health',
-  'ui/page',
-  'ui/process',
-  'ui/search',
-  'ui/views',
-  'ui/what-if',
+  'ui/pages',
 ];
 
 /**
@@ -45,6 +40,7 @@ export const ISOLATED: readonly string[] = [
  * those that use the processor for 3 s or more.
  */
 export const SLOWEST: readonly string[] = [
+  'ui/pages',
   'kvstore/chaos/chaos',
   'operator/etcd/mesh',
   'datapath/linux/services',
@@ -59,20 +55,15 @@ export const SLOWEST: readonly string[] = [
   'kvstore/etcd/etcd-contract',
   'clustermesh/etcd/cilium-users',
   'package/packed',
-  'ui/page',
   'cli/signals',
-  'ui/views',
-  'ui/health',
   'kvstore/etcd/etcd-slow-link',
   'demo-mesh',
   'client/agent-diff',
   'kvstore/etcd/etcd-auth',
-  'ui/process',
   'cli/etcd-mesh',
   'kvstore/etcd/etcd-auth-changes',
   'cli/output',
   'client/bundle',
-  'ui/what-if',
   'examples',
   'cli/history-etcd',
   'demo-diagnose',

@@ -100,15 +100,29 @@ async function clear(page: Page): Promise<void> {
   await page.setViewportSize(PAGE_OPTIONS.viewport);
 }
 
-/** Builds the page and starts a browser before the tests of a file. The browser ends with the process of the file. */
+/** A running browser and the built files of the page. */
+interface Started {
+  readonly browser: Browser;
+  readonly files: readonly UIFile[];
+}
+
+let starting: Promise<Started> | undefined;
+
+/** Builds the page and starts a browser, which ends with this process. */
+async function start(): Promise<Started> {
+  execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
+  const executablePath = '/usr/bin/chromium';
+  const browser = await chromium.launch({ executablePath, args: QUIET, timeout: PROGRESS_TIMEOUT_MS });
+  return { browser, files: await readPageFiles() };
+}
+
+/** Builds the page and starts a browser before the first test that uses them. */
 export function usePages(): Opener {
   let browser: Browser;
   let files: readonly UIFile[] = [];
   beforeAll(async () => {
-    execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
-    const executablePath = '/usr/bin/chromium';
-    browser = await chromium.launch({ executablePath, args: QUIET, timeout: PROGRESS_TIMEOUT_MS });
-    files = await readPageFiles();
+    starting ??= start();
+    ({ browser, files } = await starting);
   });
 
   const newPage = async (options?: BrowserContextOptions): Promise<Page> => {

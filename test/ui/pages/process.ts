@@ -1,14 +1,14 @@
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { runCommand } from '../../src/cli/program.ts';
-import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
-import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
-import { temporaryFolder } from '../agent/support/temporary-folder.ts';
-import { freePort } from '../base/support/free-port.ts';
-import { example, nothing } from '../cli/support/run.ts';
-import { startEtcd } from '../kvstore/etcd/support/etcd-process.ts';
-import { storePicture, usePages, violations } from './support/open-page.ts';
+import { runCommand } from '../../../src/cli/program.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { freePort } from '../../base/support/free-port.ts';
+import { example, nothing } from '../../cli/support/run.ts';
+import { startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
+import { storePicture, usePages, violations } from '../support/open-page.ts';
 
 const { newPage } = usePages();
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { ManualClock } from '../base/support/manual-clock.ts';
-import { until } from '../base/support/until.ts';
-import { clusterDocument, MeshModel } from './support/mesh-model.ts';
-import { usePages, violations } from './support/open-page.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { until } from '../../base/support/until.ts';
+import { clusterDocument, MeshModel } from '../support/mesh-model.ts';
+import { usePages, violations } from '../support/open-page.ts';
 
 const { open } = usePages();
 

@@ -3,17 +3,17 @@ import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import type { Page } from 'playwright-core';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { uiPath } from '../../src/api/routes/ui-routes.ts';
-import { ApiServer } from '../../src/api/server/api-server.ts';
-import type { KindDocument } from '../../src/api/status-document.ts';
-import { systemClock } from '../../src/base/system-clock.ts';
-import { FakeClock } from '../agent/support/fake-clock.ts';
-import { TestModel } from '../api/support/model.ts';
-import { SteeringModel } from '../api/support/steering-model.ts';
-import { testApp } from '../api/support/test-app.ts';
-import { until } from '../base/support/until.ts';
-import { clusterDocument, MeshModel } from './support/mesh-model.ts';
-import { COLOUR_RULES, settled, storePicture, usePages, VIEWS, violations } from './support/open-page.ts';
+import { uiPath } from '../../../src/api/routes/ui-routes.ts';
+import { ApiServer } from '../../../src/api/server/api-server.ts';
+import type { KindDocument } from '../../../src/api/status-document.ts';
+import { systemClock } from '../../../src/base/system-clock.ts';
+import { FakeClock } from '../../agent/support/fake-clock.ts';
+import { TestModel } from '../../api/support/model.ts';
+import { SteeringModel } from '../../api/support/steering-model.ts';
+import { testApp } from '../../api/support/test-app.ts';
+import { until } from '../../base/support/until.ts';
+import { clusterDocument, MeshModel } from '../support/mesh-model.ts';
+import { COLOUR_RULES, settled, storePicture, usePages, VIEWS, violations } from '../support/open-page.ts';
 
 const { files, newPage, open, serve } = usePages();
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { until } from '../base/support/until.ts';
-import { settled, usePages, violations } from './support/open-page.ts';
+import { until } from '../../base/support/until.ts';
+import { settled, usePages, violations } from '../support/open-page.ts';
 
 const { open } = usePages();
 

@@ -1,13 +1,13 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { IPCache } from '../../src/ipcache/ipcache.ts';
-import { NodeManager } from '../../src/nodemanager/node-manager.ts';
-import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
-import { createService } from '../../src/servicecache/service.ts';
-import { FakeClock } from '../agent/support/fake-clock.ts';
-import { TestModel } from '../api/support/model.ts';
-import { until } from '../base/support/until.ts';
-import { clusterDocument, MeshModel } from './support/mesh-model.ts';
-import { settled, usePages, violations } from './support/open-page.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
+import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
+import { createService } from '../../../src/servicecache/service.ts';
+import { FakeClock } from '../../agent/support/fake-clock.ts';
+import { TestModel } from '../../api/support/model.ts';
+import { until } from '../../base/support/until.ts';
+import { clusterDocument, MeshModel } from '../support/mesh-model.ts';
+import { settled, usePages, violations } from '../support/open-page.ts';
 
 const { open } = usePages();
 

@@ -1,8 +1,8 @@
 import type { Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
-import { createService } from '../../src/servicecache/service.ts';
-import { MeshModel } from './support/mesh-model.ts';
-import { settled, storePicture, usePages, violations } from './support/open-page.ts';
+import { createService } from '../../../src/servicecache/service.ts';
+import { MeshModel } from '../support/mesh-model.ts';
+import { settled, storePicture, usePages, violations } from '../support/open-page.ts';
 
 const { open } = usePages();
 
