@@ -9,7 +9,13 @@ import type { Runtime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { watchedRange } from '../codec/key-range.ts';
 import type { Watch, WatchEvent, WatchOptions, WatchState, WatchStatus } from '../session/backend.ts';
-import { asKvstoreError, KvstoreError, UNREACHABLE, withMissingRight } from '../session/errors.ts';
+import {
+  abortedError,
+  asKvstoreError,
+  KvstoreError,
+  UNREACHABLE,
+  withMissingRight,
+} from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../session/transport.ts';
 import { Cursor } from './cursor.ts';
@@ -64,6 +70,8 @@ const LONG_PAUSE_MS = 100;
 const COMPARE_MS = 30 * 60_000;
 // Maximum share of time for reading all values again after a stream broke.
 const REREAD_SHARE = 1 / 50;
+// Reason of the signals of all ended watches. One error for all, because each new error has a stack.
+const ENDED = abortedError();
 
 /**
  * Lists and watches a prefix over any transport, and handles all faults; `Watch` lists the guarantees. It runs one
@@ -187,7 +195,7 @@ export class ListAndWatch implements Watch {
 
   #end(state: 'ended' | 'diverged'): void {
     this.#enter(state);
-    this.#ended.abort();
+    this.#ended.abort(ENDED);
     this.#options.reconnects?.leave(this);
     this.#queue.end();
   }

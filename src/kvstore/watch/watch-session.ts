@@ -156,7 +156,7 @@ export class WatchSession {
     this.#reason = reason;
     this.#options.signal.removeEventListener('abort', this.#onAbort);
     this.#stream.cancel();
-    this.#ended.abort();
+    this.#ended.abort(reason);
     this.#endFollow(reason);
   }
 
