@@ -54,6 +54,20 @@ const SCRIPT: readonly Happening[] = [
   { do: 'add', cluster: 'b', told: true },
 ];
 
+/** The result of {@link beginningOfTape}, for all tests. */
+let beginning: Promise<readonly string[]> | undefined;
+
+/** Records an empty mesh. Returns the first two lines of its tape. */
+function beginningOfTape(): Promise<readonly string[]> {
+  return withFolder(async (folder) => {
+    await tapeMesh(folder, []);
+    const [file = ''] = await filesOf(folder);
+    return gunzipSync(await readFile(file))
+      .toString()
+      .split('\n', 2);
+  });
+}
+
 async function filesOf(folder: string): Promise<readonly string[]> {
   return (await readdir(folder)).sort().map((name) => join(folder, name));
 }
@@ -252,13 +266,11 @@ describe('the tape of a mesh under faults', () => {
     ['[]', 'a line must be an object'],
     ['{"seq":', 'not JSON'],
   ])('is refused with the line and the field: %s', async (line, why) => {
+    beginning ??= beginningOfTape();
+    const lines = await beginning;
     await withFolder(async (folder) => {
-      await tapeMesh(folder, []);
-      const [file = ''] = await filesOf(folder);
-      const lines = gunzipSync(await readFile(file))
-        .toString()
-        .split('\n');
-      await writeFile(file, gzipSync([...lines.slice(0, 2), line, ''].join('\n')));
+      const file = join(folder, 'tape-000001.jsonl.gz');
+      await writeFile(file, gzipSync([...lines, line, ''].join('\n')));
       await expect(replayMesh(file)).rejects.toThrow(`${file}:3: ${why}`);
     });
   });
