@@ -653,7 +653,7 @@ export function backendContract(
       await kvstore.load(numbered(10));
       const recorder = await listed(watch());
       await whileAway(recorder, async () => {
-        for (const [key, value] of numbered(1500, 100)) await kvstore.put(key, value);
+        await Promise.all(numbered(1500, 100).map(([key, value]) => kvstore.put(key, value)));
         await client.cutNextCatchUp();
       });
       expect(recorder.content.size).toBe(1510);
