@@ -352,9 +352,8 @@ export class KeptTable<Item> implements Disposable {
     return !this.#mustStay(key, desired) && !this.#adoptFound(key, desired);
   }
 
-  /** Returns true if a key in `#deletes` must be deleted. Marks it if it is desired again. */
+  /** Returns true if a key in `#deletes` must be deleted. One that is desired again was marked, and written before. */
   #needsDelete(key: string, desired: Item | undefined): boolean {
-    if (desired !== undefined) this.mark(key);
     return desired === undefined && !this.#isWaiting(key);
   }
 
