@@ -1,27 +1,28 @@
 import { requireArgument } from '../../base/arguments.ts';
+import { bytesOfKey } from './bytes.ts';
 import { LENGTH_DELIMITED, VARINT } from './proto-reader.ts';
 
 /*
- * The parts of protobuf that requests to etcd and endpoint slices need. Messages to etcd are short, so they are joined
- * from their fields, because clarity matters more than speed. Slices may be large: `ProtoWriter` writes them.
+ * The parts of protobuf that requests to etcd and endpoint slices need. Most messages to etcd are short, so they are
+ * joined from their fields, because clarity matters more than speed. `ProtoWriter` writes transactions and slices,
+ * which may be large.
  */
 
-/** Size of the first buffer: most slices fit. */
+/** Size of the first buffer: most slices fit, and transactions of some keys. */
 const FIRST_BYTES = 2048;
-/** Bytes reserved for the length of an embedded message: shorter ones than 128 bytes need no more. */
-const LENGTH_BYTES = 1;
-/** Maximum number of bytes of a varint of up to 2⁵³. */
-const MAX_VARINT_BYTES = 8;
+/** Maximum number of bytes of a varint. */
+const MAX_VARINT_BYTES = 10;
+const ASCII_END = 0x80;
 
 /** Returns the number of bytes of a varint. */
-export function varintSize(value: number): number {
+function varintSize(value: number): number {
   let size = 1;
   for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 0x80)) size++;
   return size;
 }
 
 /** Writes a varint, and returns the position after it. */
-export function writeVarint(buffer: Buffer, value: number, start: number): number {
+function writeVarint(buffer: Buffer, value: number, start: number): number {
   let at = start;
   let rest = value;
   // Division instead of shifts, because revisions have more than 32 bits.
@@ -83,9 +84,17 @@ export function message(...fields: EncodedField[]): Buffer {
 export class ProtoWriter {
   #bytes = Buffer.allocUnsafe(FIRST_BYTES);
   #end = 0;
+  /**
+   * Number of bytes which the length of the last embedded message took. As many are reserved for the length of the
+   * next one, which usually has a similar size. If it takes another number, the message is moved.
+   */
+  #lengthBytes = 1;
+  /** The last 64-bit number and its bytes, because successive puts usually have the same lease. */
+  #lastInt64 = '0';
+  #lastInt64Bytes: readonly number[] = [0];
 
   /** Returns the written bytes, which the writer may still change. */
-  get written(): Uint8Array {
+  get written(): Buffer {
     return this.#bytes.subarray(0, this.#end);
   }
 
@@ -101,28 +110,66 @@ export class ProtoWriter {
     this.#end = writeVarint(this.#bytes, number, this.#end);
   }
 
+  /** Writes a 64-bit number from decimal text. */
+  int64(field: number, value: string): void {
+    if (value !== this.#lastInt64) this.#lastInt64Bytes = bigVarint(BigInt(value));
+    this.#lastInt64 = value;
+    this.#tag(field, VARINT);
+    for (const byte of this.#lastInt64Bytes) this.#bytes[this.#end++] = byte;
+  }
+
   text(field: number, text: string | undefined): void {
     if (text === undefined) return;
     const length = Buffer.byteLength(text);
-    this.#tag(field, LENGTH_DELIMITED, length);
-    this.#end = writeVarint(this.#bytes, length, this.#end);
+    this.#open(field, length);
     this.#end += this.#bytes.write(text, this.#end);
+  }
+
+  /** Writes the bytes of a key. */
+  key(field: number, key: string): void {
+    const start = this.#end;
+    this.#open(field, key.length);
+    const at = this.#end;
+    for (let i = 0; i < key.length; i++) {
+      const code = key.charCodeAt(i);
+      if (code >= ASCII_END) {
+        this.#end = start;
+        this.bytes(field, bytesOfKey(key));
+        return;
+      }
+      this.#bytes[at + i] = code;
+    }
+    this.#end = at + key.length;
+  }
+
+  bytes(field: number, bytes: Uint8Array): void {
+    this.#open(field, bytes.length);
+    this.#bytes.set(bytes, this.#end);
+    this.#end += bytes.length;
   }
 
   /** Writes an embedded message with the fields that `write` writes. */
   message(field: number, write: () => void): void {
     this.#tag(field, LENGTH_DELIMITED);
-    const start = this.#end;
-    this.#end += LENGTH_BYTES;
+    const at = this.#end;
+    const start = at + this.#lengthBytes;
+    this.#end = start;
     write();
-    const length = this.#end - start - LENGTH_BYTES;
+    const length = this.#end - start;
     const size = varintSize(length);
-    if (size > LENGTH_BYTES) {
+    if (at + size !== start) {
       this.#reserve(size);
-      this.#bytes.copyWithin(start + size, start + LENGTH_BYTES, this.#end);
-      this.#end += size - LENGTH_BYTES;
+      this.#bytes.copyWithin(at + size, start, this.#end);
+      this.#end = at + size + length;
     }
-    writeVarint(this.#bytes, length, start);
+    writeVarint(this.#bytes, length, at);
+    this.#lengthBytes = size;
+  }
+
+  /** Writes the tag and the length of a length-delimited field, with room for its bytes. */
+  #open(field: number, length: number): void {
+    this.#tag(field, LENGTH_DELIMITED, length);
+    this.#end = writeVarint(this.#bytes, length, this.#end);
   }
 
   /** Writes a tag, with room for a varint and `size` bytes after it. */

@@ -1,37 +1,30 @@
-import { bytesOfKey } from '../codec/bytes.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
+import { ProtoWriter } from '../codec/proto-writer.ts';
 import {
-  bytesField,
-  int64Field,
-  message,
-  numberField,
-  varintSize,
-  writeVarint,
-} from '../codec/proto-writer.ts';
-import type { Compare, LeaseID, TxnRequest, TxnResponse, WriteOperation } from '../session/transport.ts';
+  type Compare,
+  NO_LEASE,
+  type TxnRequest,
+  type TxnResponse,
+  type WriteOperation,
+} from '../session/transport.ts';
 import { readHeader } from './messages.ts';
 
-/*
- * A handwritten codec for the transactions of etcd (etcd 3.4 `rpc.proto`). A publisher of a large cluster sends
- * hundreds of thousands of puts, so a transaction is written into one buffer whose size is computed first.
- */
+/* A handwritten codec for the transactions of etcd (etcd 3.4 `rpc.proto`). */
 
+const EQUAL = 0;
 const NOT_EQUAL = 3;
 const TARGETS = { exists: 0, 'create-revision': 1, 'mod-revision': 2, value: 3, lease: 4 } as const;
 /** Field numbers of the compared values. */
 const VALUES = { exists: 4, 'create-revision': 5, 'mod-revision': 6, value: 7, lease: 8 } as const;
-
-const EMPTY = Buffer.alloc(0);
-const ASCII_END = 0x80;
-/** Tags of length-delimited fields, `field * 8 + 2`: of a `TxnRequest`, of a `RequestOp`, and of an operation in it. */
-const SUCCESS_TAG = 2 * 8 + 2;
-const FAILURE_TAG = 3 * 8 + 2;
-const RANGE_TAG = 1 * 8 + 2;
-const PUT_TAG = 2 * 8 + 2;
-const DELETE_TAG = 3 * 8 + 2;
-const TXN_TAG = 4 * 8 + 2;
-const FIRST_TAG = 1 * 8 + 2;
-const SECOND_TAG = 2 * 8 + 2;
+/** The fields of a `TxnRequest`. */
+const COMPARE = 1;
+const SUCCESS = 2;
+const FAILURE = 3;
+/** The kinds of a `RequestOp`. */
+const RANGE = 1;
+const PUT = 2;
+const DELETE = 3;
+const TXN = 4;
 
 /** Maximum number of operations, and of comparisons, in a transaction (`--max-txn-ops`). */
 const MAX_OPERATIONS = 128;
@@ -42,132 +35,46 @@ const MAX_OPERATIONS = 128;
  */
 const MAX_NESTED_OPERATIONS = 64;
 
-/** Bytes, or ASCII text, which is encoded as one byte for each character. */
-type Encodable = string | Uint8Array;
-
-/** A put, delete or read, ready to be written. */
-interface Operation {
-  /** The kind of the operation. */
-  readonly tag: number;
-  /** The key of a put, or the start of a range. */
-  readonly first: Encodable;
-  /** The value of a put, or the end of a range. */
-  readonly second: Encodable;
-  /** The encoded lease of a put; empty if there is none. */
-  readonly lease: Uint8Array;
-  /** Bytes of the three fields. */
-  readonly size: number;
+function writeCompare(writer: ProtoWriter, compare: Compare): void {
+  writer.varint(1, compare.target === 'exists' ? NOT_EQUAL : EQUAL);
+  writer.varint(2, TARGETS[compare.target]);
+  writer.key(3, compare.key);
+  if (compare.target === 'exists') writer.varint(VALUES.exists, 0);
+  else if (compare.target === 'value') writer.bytes(VALUES.value, compare.equals);
+  else if (compare.target === 'lease') writer.int64(VALUES.lease, compare.equals);
+  else writer.varint(VALUES[compare.target], compare.equals);
 }
 
-function encodeCompare(compare: Compare): Buffer {
-  const { key, target } = compare;
-  const field = VALUES[target];
-  // A field of a `oneof` is written even if it is 0.
-  const value =
-    target === 'value'
-      ? bytesField(field, compare.equals)
-      : int64Field(field, target === 'exists' ? '0' : String(compare.equals));
-  return message(
-    numberField(1, target === 'exists' ? NOT_EQUAL : 0),
-    numberField(2, TARGETS[target]),
-    bytesField(3, bytesOfKey(key)),
-    value,
-  );
+function writeOperation(writer: ProtoWriter, write: WriteOperation): void {
+  if (write.op === 'put')
+    writer.message(PUT, () => {
+      writer.key(1, write.key);
+      writer.bytes(2, write.value);
+      if (write.lease !== NO_LEASE) writer.int64(3, write.lease);
+    });
+  else
+    writer.message(DELETE, () => {
+      writer.key(1, write.range.start);
+      writer.key(2, write.range.end);
+    });
 }
 
-/** Returns the size of a length-delimited field whose tag has one byte. */
-const fieldSize = (length: number): number => 1 + varintSize(length) + length;
-
-/**
- * Returns a function that encodes leases. It remembers the last lease, because successive puts usually have the same
- * lease.
- */
-function leaseEncoder(): (lease: LeaseID) => Uint8Array {
-  let last: LeaseID = '0';
-  let encoded: Uint8Array = EMPTY;
-  return (lease) => {
-    if (lease !== last) encoded = lease === '0' ? EMPTY : message(int64Field(3, lease));
-    last = lease;
-    return encoded;
-  };
-}
-
-function encodableOf(key: string): Encodable {
-  for (let i = 0; i < key.length; i++) if (key.charCodeAt(i) >= ASCII_END) return bytesOfKey(key);
-  return key;
-}
-
-function newOperation(
-  tag: number,
-  first: Encodable,
-  second: Encodable,
-  lease: Uint8Array = EMPTY,
-): Operation {
-  const size = fieldSize(first.length) + fieldSize(second.length) + lease.length;
-  return { tag, first, second, lease, size };
-}
-
-function operationOf(write: WriteOperation, encodeLease: (lease: LeaseID) => Uint8Array): Operation {
-  return write.op === 'put'
-    ? newOperation(PUT_TAG, encodableOf(write.key), write.value, encodeLease(write.lease))
-    : newOperation(DELETE_TAG, encodableOf(write.range.start), encodableOf(write.range.end));
-}
-
-function writeBytes(buffer: Buffer, tag: number, bytes: Encodable, start: number): number {
-  buffer[start] = tag;
-  const at = writeVarint(buffer, bytes.length, start + 1);
-  if (typeof bytes === 'string') for (let i = 0; i < bytes.length; i++) buffer[at + i] = bytes.charCodeAt(i);
-  else buffer.set(bytes, at);
-  return at + bytes.length;
-}
-
-/** Operations of a branch, or of a transaction nested in it. */
-interface Group {
-  /** {@link SUCCESS_TAG} or {@link FAILURE_TAG} */
-  readonly branchTag: number;
-  readonly operations: readonly Operation[];
-  readonly isNested: boolean;
-  /** Bytes of the operations. */
-  readonly size: number;
-}
-
-/** Returns the operations of a branch as one group, or as nested groups. */
-function groupsOf(branchTag: number, operations: readonly Operation[], isNested: boolean): readonly Group[] {
-  const perGroup = isNested ? MAX_NESTED_OPERATIONS : MAX_OPERATIONS;
-  const groups: Group[] = [];
-  for (let i = 0; i < operations.length; i += perGroup) {
-    const members = operations.slice(i, i + perGroup);
-    const size = members.reduce((sum, operation) => sum + fieldSize(fieldSize(operation.size)), 0);
-    groups.push({ branchTag, operations: members, isNested, size });
+/** Writes the operations of a branch, in nested transactions if `isNested`. */
+function writeBranch(
+  writer: ProtoWriter,
+  branch: number,
+  writes: readonly WriteOperation[],
+  isNested: boolean,
+): void {
+  if (!isNested) {
+    for (const write of writes) writer.message(branch, () => writeOperation(writer, write));
+    return;
   }
-  return groups;
-}
-
-function writeGroup(buffer: Buffer, { branchTag, operations, isNested, size }: Group, start: number): number {
-  let at = start;
-  if (isNested) {
-    buffer[at] = branchTag;
-    at = writeVarint(buffer, fieldSize(size), at + 1);
-    buffer[at] = TXN_TAG;
-    at = writeVarint(buffer, size, at + 1);
+  for (let i = 0; i < writes.length; i += MAX_NESTED_OPERATIONS) {
+    const nested = writes.slice(i, i + MAX_NESTED_OPERATIONS);
+    // A nested transaction has no comparison, so it always succeeds.
+    writer.message(branch, () => writer.message(TXN, () => writeBranch(writer, SUCCESS, nested, false)));
   }
-  // A nested transaction has no comparison, so it always succeeds.
-  const operationTag = isNested ? SUCCESS_TAG : branchTag;
-  for (const operation of operations) at = writeOperation(buffer, operationTag, operation, at);
-  return at;
-}
-
-/** @param branchTag {@link SUCCESS_TAG} or {@link FAILURE_TAG} */
-function writeOperation(buffer: Buffer, branchTag: number, operation: Operation, start: number): number {
-  const { tag, first, second, lease, size } = operation;
-  buffer[start] = branchTag;
-  let at = writeVarint(buffer, fieldSize(size), start + 1);
-  buffer[at] = tag;
-  at = writeVarint(buffer, size, at + 1);
-  at = writeBytes(buffer, FIRST_TAG, first, at);
-  at = writeBytes(buffer, SECOND_TAG, second, at);
-  buffer.set(lease, at);
-  return at + lease.length;
 }
 
 /**
@@ -175,23 +82,16 @@ function writeOperation(buffer: Buffer, branchTag: number, operation: Operation,
  * transaction without operations from its own state, which may be old.
  */
 export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buffer {
-  const encodeLease = leaseEncoder();
-  const compares = message(...compare.map((condition) => bytesField(1, encodeCompare(condition))));
-  const success = writes.map((write) => operationOf(write, encodeLease));
-  const failure = otherwise.map((write) => operationOf(write, encodeLease));
+  const writer = new ProtoWriter();
+  for (const condition of compare) writer.message(COMPARE, () => writeCompare(writer, condition));
   const [first] = compare;
-  if (first !== undefined && success.length + failure.length === 0)
-    success.push(newOperation(RANGE_TAG, encodableOf(first.key), EMPTY));
+  if (first !== undefined && writes.length + otherwise.length === 0)
+    writer.message(SUCCESS, () => writer.message(RANGE, () => writer.key(1, first.key)));
   // Both branches, because etcd subtracts the larger one from the limit of the transactions nested in the other.
-  const isNested = Math.max(success.length, failure.length) > MAX_OPERATIONS;
-  const groups = [...groupsOf(SUCCESS_TAG, success, isNested), ...groupsOf(FAILURE_TAG, failure, isNested)];
-  let size = compares.length;
-  for (const group of groups) size += group.isNested ? fieldSize(fieldSize(group.size)) : group.size;
-  const buffer = Buffer.allocUnsafe(size);
-  buffer.set(compares);
-  let at = compares.length;
-  for (const group of groups) at = writeGroup(buffer, group, at);
-  return buffer;
+  const isNested = Math.max(writes.length, otherwise.length) > MAX_OPERATIONS;
+  writeBranch(writer, SUCCESS, writes, isNested);
+  writeBranch(writer, FAILURE, otherwise, isNested);
+  return writer.written;
 }
 
 /** Returns the number of keys which an operation, or a nested transaction, has deleted; 0 for a put. */
