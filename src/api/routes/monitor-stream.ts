@@ -1,6 +1,6 @@
 import { isoTime } from '../../base/system-clock.ts';
 import { parseServiceKey } from '../../servicecache/service-id.ts';
-import type { ApiContext } from '../api-context.ts';
+import type { ApiContext, RouteContext } from '../api-context.ts';
 import type { ChangeFeed, FeedChange } from '../change-feed.ts';
 import type { ChangeType } from '../change-types.ts';
 import {
@@ -126,10 +126,11 @@ export class MonitorParts {
  * - `heartbeat`: a {@link HeartbeatDocument}, if nothing else was sent for 5 s
  *
  * A client resumes with the id of its last event as `Last-Event-ID`. Ids advance with changes of other types, too. A
- * part is encoded when the client has read the previous one, so nothing is queued for slow clients.
+ * part is encoded when the client has read the previous one, so nothing is queued for slow clients. The gate limits the
+ * parts in one turn of the event loop, because clients at different revisions do not share them.
  */
 export async function* monitorEvents(
-  { feed, clock }: Pick<ApiContext, 'feed' | 'clock'>,
+  { feed, clock, gate }: Pick<RouteContext, 'feed' | 'clock' | 'gate'>,
   parts: MonitorParts,
   { types, from }: MonitorRequest,
   signal: AbortSignal,
@@ -138,6 +139,7 @@ export async function* monitorEvents(
   let isFirst = true;
   let lastEventAt = clock.now();
   while (!signal.aborted && !feed.ended) {
+    if (!(await gate.pass(gate.slice, signal))) return;
     const part = parts.after(revision, types);
     if (part.hasMissed || isFirst) {
       const event = part.hasMissed ? 'resync' : 'synced';

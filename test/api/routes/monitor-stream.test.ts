@@ -1,6 +1,7 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { ALL_TYPES } from '../../../src/api/change-types.ts';
-import { MonitorParts } from '../../../src/api/routes/monitor-stream.ts';
+import { MonitorParts, monitorEvents } from '../../../src/api/routes/monitor-stream.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { TestModel } from '../support/model.ts';
 import { testApp } from '../support/test-app.ts';
 
@@ -108,4 +109,26 @@ it('the last 2 MB of the parts of monitors are shared', () => {
   // Newest first. The parts that are not kept are empty now, because their key has a later change.
   const isKept = written.toReversed().map((part, at) => parts.after(79 - at, ALL_TYPES) === part);
   expect(isKept).toEqual(expected);
+});
+
+it('the parts of monitors at different revisions are encoded in several turns', async () => {
+  const { model, feed } = testApp(new TestModel());
+  for (let at = 0; at < 40; at++) model.ipcache.upsert(`10.9.0.${at}`, { identity: 7, source: 'kvstore' });
+  const parts = new MonitorParts({ model, feed, instance: 'abc' });
+  const encoded = vi.spyOn(parts, 'after');
+  const turns: (() => void)[] = [];
+  const { clock } = model;
+  const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 80 });
+  const { signal } = new AbortController();
+  const first = Array.from({ length: 40 }, (_, from) =>
+    monitorEvents({ feed, clock, gate }, parts, { types: ALL_TYPES, from }, signal).next(),
+  );
+  const encodedByTurn: number[] = [];
+  do {
+    turns.shift()?.();
+    await new Promise(setImmediate);
+    encodedByTurn.push(encoded.mock.calls.length);
+  } while (turns.length > 0);
+  await Promise.all(first);
+  expect(encodedByTurn).toEqual([16, 24, 32, 40, 40]);
 });
