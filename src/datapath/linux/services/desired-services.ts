@@ -81,7 +81,13 @@ interface KnownService {
   readonly service: Service;
   readonly backends: Backends;
   /** With {@link MIN_KEPT_TEXTS} backends or more: those of each port and family that was read. */
-  candidates: Map<string, Backends> | undefined;
+  candidates: Map<string, Candidates> | undefined;
+}
+
+/** The backends with the port and the family of a frontend, and all backends from which they were taken. */
+interface Candidates {
+  readonly all: Backends;
+  readonly found: Backends;
 }
 
 export interface NodeLabels {
@@ -99,17 +105,32 @@ function isExternal({ ports, externalIPs, ingressIPs }: Service): boolean {
   return externalIPs.size + ingressIPs.size > 0 || ports.some(({ nodePort }) => nodePort !== 0);
 }
 
-/** Returns the backends with the port and the family of a frontend. */
-function candidatesOf({ ip, portName, protocol }: Frontend, backends: Backends): Backends {
+/** Returns a function that returns true for backends with the port and the family of a frontend. */
+function candidateTest({ ip, portName, protocol }: Frontend): (backend: Backend) => boolean {
   const isIPv6 = ip.includes(':');
   let last: Ports | undefined; // most backends share one object
   let hasPort = false;
-  return filterBackends(backends, ({ address, ports }) => {
+  return ({ address, ports }) => {
     if (ports !== last) {
       last = ports;
       hasPort = ports.get(portName)?.protocol === protocol;
     }
     return hasPort && address.includes(':') === isIPv6;
+  };
+}
+
+/**
+ * Returns the candidates of a frontend after a change of the backends. Shares the unchanged part with the earlier ones,
+ * so that both compare at the cost of the changes.
+ */
+function withChanges({ all, found }: Candidates, backends: Backends, frontend: Frontend): Backends {
+  const isCandidate = candidateTest(frontend);
+  return found.withMutations((result) => {
+    everyDifference(all, backends, (before, after) => {
+      if (after !== undefined && isCandidate(after)) result.set(after.address, after);
+      else if (before !== undefined) result.delete(before.address);
+      return true;
+    });
   });
 }
 
@@ -240,7 +261,11 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     if (!isGone && isRestricted(service)) this.#restricted.set(name, service);
     else this.#restricted.delete(name);
     if (isGone) this.#services.delete(name);
-    else this.#services.set(name, { service, backends: endpoints.backends, candidates: undefined });
+    else {
+      const known = this.#services.get(name);
+      const candidates = known?.service === service ? known.candidates : undefined;
+      this.#services.set(name, { service, backends: endpoints.backends, candidates });
+    }
     const touched = new Set<string>();
     this.#setFrontends(name, isGone ? undefined : service, touched);
     for (const one of new Set([service, oldService])) {
@@ -260,13 +285,19 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   #candidatesOf({ id, frontend }: FrontendMatch): Backends {
     const known = this.#services.get(formatServiceID(id));
     if (known === undefined) return NO_BACKENDS;
-    if (known.backends.size < MIN_KEPT_TEXTS) return candidatesOf(frontend, known.backends);
+    const { backends } = known;
+    const newCandidates = (): Backends => filterBackends(backends, candidateTest(frontend));
+    if (backends.size < MIN_KEPT_TEXTS) {
+      known.candidates = undefined;
+      return newCandidates();
+    }
     const { ip, portName, protocol } = frontend;
     const key = `${ip.includes(':') ? 6 : 4} ${protocol} ${portName}`;
     known.candidates ??= new Map();
-    const candidates = known.candidates.get(key) ?? candidatesOf(frontend, known.backends);
-    known.candidates.set(key, candidates);
-    return candidates;
+    const kept = known.candidates.get(key);
+    const found = kept === undefined ? newCandidates() : withChanges(kept, backends, frontend);
+    known.candidates.set(key, { all: backends, found });
+    return found;
   }
 
   #namesOf(isWanted: (service: Service) => boolean): readonly string[] {
