@@ -44,8 +44,8 @@ function numberOf({ order }: HeldLease): number {
 }
 
 /**
- * Knows which key of a client is bound to which of its leases, at most 1000 keys to each. A key is bound before its
- * write, so that every written key is reported if its lease is lost.
+ * Binds the keys of a client to its leases, at most 1000 keys to each. A key is bound before its write, so that every
+ * written key is reported if its lease is lost.
  *
  * A put binds its key before its request, and calls `settle` afterwards. A delete calls `bindingOf`, and `unbind`
  * afterwards.
