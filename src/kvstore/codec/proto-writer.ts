@@ -8,7 +8,7 @@ import { LENGTH_DELIMITED, VARINT } from './proto-reader.ts';
  * which may be large.
  */
 
-/** Size of the first buffer: most slices fit, and transactions of some keys. */
+/** Default size of the first buffer: most slices fit. */
 const FIRST_BYTES = 2048;
 /** Maximum number of bytes of a varint. */
 const MAX_VARINT_BYTES = 10;
@@ -82,7 +82,7 @@ export function message(...fields: EncodedField[]): Buffer {
  * omitted; other than in proto3, those of 0, false and empty texts are not.
  */
 export class ProtoWriter {
-  #bytes = Buffer.allocUnsafe(FIRST_BYTES);
+  #bytes: Buffer;
   #end = 0;
   /**
    * Number of bytes which the length of the last embedded message took. As many are reserved for the length of the
@@ -92,6 +92,11 @@ export class ProtoWriter {
   /** The last 64-bit number and its bytes, because successive puts usually have the same lease. */
   #lastInt64 = '0';
   #lastInt64Bytes: readonly number[] = [0];
+
+  /** @param expectedBytes size of the first buffer, so that a large message is not copied when the buffer grows */
+  constructor(expectedBytes: number = FIRST_BYTES) {
+    this.#bytes = Buffer.allocUnsafe(expectedBytes);
+  }
 
   /** Returns the written bytes, which the writer may still change. */
   get written(): Buffer {

@@ -35,6 +35,9 @@ const MAX_OPERATIONS = 128;
  */
 const MAX_NESTED_OPERATIONS = 64;
 
+/** Size of a put of a typical value, such as an IP. */
+const WRITE_BYTES = 256;
+
 function writeCompare(writer: ProtoWriter, compare: Compare): void {
   writer.varint(1, compare.target === 'exists' ? NOT_EQUAL : EQUAL);
   writer.varint(2, TARGETS[compare.target]);
@@ -82,7 +85,7 @@ function writeBranch(
  * transaction without operations from its own state, which may be old.
  */
 export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buffer {
-  const writer = new ProtoWriter();
+  const writer = new ProtoWriter(WRITE_BYTES * (1 + compare.length + writes.length + otherwise.length));
   for (const condition of compare) writer.message(COMPARE, () => writeCompare(writer, condition));
   const [first] = compare;
   if (first !== undefined && writes.length + otherwise.length === 0)
