@@ -1,7 +1,7 @@
-import { ascending, lowerBound } from '../base/sorted-map.ts';
+import { ascending, SortedMap } from '../base/sorted-map.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { type Frontend, formatFrontend, frontendsOf, type NodePortOptions } from './frontends.ts';
-import type { Service } from './service.ts';
+import { equalServicePorts, type Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
 
 /** The service of an address, port and protocol. */
@@ -13,10 +13,13 @@ export interface FrontendMatch {
   readonly overruled: readonly ServiceID[];
 }
 
+/** A frontend, and the service that has the strongest claim on it. */
+export type ServedFrontend = Omit<FrontendMatch, 'overruled'>;
+
+/** The claim of a service on a frontend. */
 interface FrontendClaim {
   /** The key of the service, `namespace/name`. */
   readonly key: string;
-  readonly service: Service;
   readonly frontend: Frontend;
 }
 
@@ -32,9 +35,25 @@ function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
   return KIND_RANK[a.frontend.kind] - KIND_RANK[b.frontend.kind] || ascending(a.key, b.key);
 }
 
-/** Returns the position after all claims that rank before or equal to `claim`. */
-function endOfRank(claims: readonly FrontendClaim[], claim: FrontendClaim): number {
-  return lowerBound(claims, (other) => compareClaims(other, claim) <= 0);
+/** Returns a text whose ascending order is that of {@link compareClaims}. */
+function rankOf({ key, frontend }: FrontendClaim): string {
+  return `${KIND_RANK[frontend.kind]} ${key}`;
+}
+
+/** Returns a service without those external and ingress IPs that `other` has, too, on the same ports. */
+function withoutIPsOf(service: Service, other: Service): Service {
+  const { externalIPs, ingressIPs } = other;
+  if (
+    !equalServicePorts(service.ports, other.ports) ||
+    service.addressing !== other.addressing ||
+    service.exposedType !== other.exposedType
+  )
+    return service;
+  return {
+    ...service,
+    externalIPs: service.externalIPs.filter((ip) => !externalIPs.has(ip)),
+    ingressIPs: service.ingressIPs.filter((ip) => !ingressIPs.has(ip)),
+  };
 }
 
 /**
@@ -44,8 +63,10 @@ function endOfRank(claims: readonly FrontendClaim[], claim: FrontendClaim): numb
 export class FrontendIndex {
   #nodePort: NodePortOptions;
   readonly #isIndexed: (frontend: Frontend) => boolean;
-  /** The claims on each frontend, as formatted by {@link formatFrontend}, by rank. */
-  readonly #claims = new Map<string, FrontendClaim[]>();
+  /** The strongest claim on each frontend, as formatted by {@link formatFrontend}. */
+  readonly #effective = new Map<string, FrontendClaim>();
+  /** The other claims on a frontend, by rank; few frontends have any. */
+  readonly #overruled = new Map<string, SortedMap<string, FrontendClaim>>();
   /** The indexed services by `namespace/name`. */
   readonly #indexed = new Map<string, Service>();
   /** The frontends of each IP, as formatted by {@link formatFrontend}. */
@@ -65,9 +86,11 @@ export class FrontendIndex {
   update(key: string, service: Service | undefined): void {
     const old = this.#indexed.get(key);
     if (old === service) return;
-    if (old !== undefined) this.#remove(key, old);
     if (service === undefined) this.#indexed.delete(key);
-    else this.#add(key, service);
+    else this.#indexed.set(key, service);
+    const isUpdate = old !== undefined && service !== undefined;
+    if (old !== undefined) this.#remove(key, isUpdate ? withoutIPsOf(old, service) : old);
+    if (service !== undefined) this.#add(key, isUpdate ? withoutIPsOf(service, old) : service);
   }
 
   /**
@@ -95,7 +118,14 @@ export class FrontendIndex {
   /** Returns the service of an address in any spelling. The match is exact: `0.0.0.0` is no wildcard. */
   lookup(ip: string, port: number, protocol: number): FrontendMatch | undefined {
     const address = canonicalAddress(ip);
-    return address === undefined ? undefined : this.get(formatFrontend({ ip: address, port, protocol }));
+    if (address === undefined) return undefined;
+    const text = formatFrontend({ ip: address, port, protocol });
+    const match = this.get(text);
+    if (match === undefined) return undefined;
+    // A service can have several claims on a frontend, such as a node port and an external IP.
+    const others = new Set(this.#overruledOn(text).map((claim) => this.#serviceOf(claim).id));
+    others.delete(match.id);
+    return { ...match, overruled: [...others] };
   }
 
   /**
@@ -104,61 +134,95 @@ export class FrontendIndex {
    */
   ofAddress(ip: string): readonly FrontendMatch[] {
     const texts = this.#byAddress.get(canonicalAddress(ip) ?? '') ?? [];
-    const claims = [...texts].flatMap((text) => this.#claims.get(text) ?? []);
-    return claims
+    return [...texts]
+      .flatMap((text) => [this.#effective.get(text) ?? [], this.#overruledOn(text)].flat())
       .sort((a, b) => compareClaims(a, b) || a.frontend.port - b.frontend.port)
-      .map(({ service, frontend }) => ({ id: service.id, service, frontend, overruled: [] }));
+      .map((claim) => ({ ...this.#matchOf(claim), overruled: [] }));
   }
 
   /** Returns all frontends, as formatted by {@link formatFrontend}. */
   frontends(): IterableIterator<string> {
-    return this.#claims.keys();
+    return this.#effective.keys();
   }
 
   get size(): number {
-    return this.#claims.size;
+    return this.#effective.size;
   }
 
   /** Returns the service of a frontend, as formatted by {@link formatFrontend}. */
-  get(text: string): FrontendMatch | undefined {
-    const [first, ...rest] = this.#claims.get(text) ?? [];
-    if (first === undefined) return undefined;
-    // A service can have several claims on a frontend, such as a node port and an external IP.
-    const others = new Map(rest.map(({ key, service }) => [key, service.id]));
-    others.delete(first.key);
-    return {
-      id: first.service.id,
-      service: first.service,
-      frontend: first.frontend,
-      overruled: [...others.values()],
-    };
+  get(text: string): ServedFrontend | undefined {
+    const claim = this.#effective.get(text);
+    return claim && this.#matchOf(claim);
+  }
+
+  #matchOf(claim: FrontendClaim): ServedFrontend {
+    const service = this.#serviceOf(claim);
+    return { id: service.id, service, frontend: claim.frontend };
+  }
+
+  #serviceOf({ key }: FrontendClaim): Service {
+    return this.#indexed.get(key) as Service; // each claim is of an indexed service
+  }
+
+  /** Returns the claims on a frontend except the strongest one, by rank. */
+  #overruledOn(text: string): readonly FrontendClaim[] {
+    return Array.from(this.#overruled.get(text)?.from('') ?? [], ([, claim]) => claim);
   }
 
   #add(key: string, service: Service): void {
-    this.#indexed.set(key, service);
     for (const frontend of this.indexedFrontendsOf(service)) {
       const text = formatFrontend(frontend);
-      const claim = { key, service, frontend };
-      const claims = this.#claims.get(text);
-      if (claims === undefined) this.#claims.set(text, [claim]);
-      else claims.splice(endOfRank(claims, claim), 0, claim);
+      const effective = this.#effective.get(text);
+      if (effective !== undefined) {
+        this.#addOther(text, effective, { key, frontend });
+        continue;
+      }
+      this.#effective.set(text, { key, frontend });
       const ofAddress = this.#byAddress.get(frontend.ip);
       if (ofAddress === undefined) this.#byAddress.set(frontend.ip, new Set([text]));
       else ofAddress.add(text);
     }
   }
 
+  /** Adds a claim on a frontend that has an effective one. Of two equal ports of a service, the first one stays. */
+  #addOther(text: string, effective: FrontendClaim, claim: FrontendClaim): void {
+    const order = compareClaims(claim, effective);
+    const overruled = this.#overruled.get(text) ?? new SortedMap<string, FrontendClaim>(ascending);
+    if (order === 0 || overruled.get(rankOf(claim)) !== undefined) return;
+    const weaker = order < 0 ? effective : claim;
+    if (order < 0) this.#effective.set(text, claim);
+    overruled.set(rankOf(weaker), weaker);
+    this.#overruled.set(text, overruled);
+  }
+
   #remove(key: string, service: Service): void {
     for (const frontend of this.indexedFrontendsOf(service)) {
       const text = formatFrontend(frontend);
-      const claims = this.#claims.get(text);
-      if (claims === undefined) continue;
-      claims.splice(endOfRank(claims, { key, service, frontend }) - 1, 1);
-      if (claims.length > 0) continue;
-      this.#claims.delete(text);
-      const ofAddress = this.#byAddress.get(frontend.ip);
-      ofAddress?.delete(text);
-      if (ofAddress?.size === 0) this.#byAddress.delete(frontend.ip);
+      const overruled = this.#overruled.get(text);
+      const effective = this.#effective.get(text);
+      if (effective?.key === key && effective.frontend.kind === frontend.kind)
+        this.#removeEffective(text, effective, overruled);
+      else overruled?.delete(rankOf({ key, frontend }));
+      if (overruled?.size === 0) this.#overruled.delete(text);
     }
+  }
+
+  /** Removes the effective claim on a frontend. The strongest of the others becomes effective. */
+  #removeEffective(
+    text: string,
+    { frontend }: FrontendClaim,
+    overruled: SortedMap<string, FrontendClaim> | undefined,
+  ): void {
+    const rank = overruled?.first;
+    const next = rank === undefined ? undefined : overruled?.get(rank);
+    if (rank !== undefined && next !== undefined) {
+      this.#effective.set(text, next);
+      overruled?.delete(rank);
+      return;
+    }
+    this.#effective.delete(text);
+    const ofAddress = this.#byAddress.get(frontend.ip);
+    ofAddress?.delete(text);
+    if (ofAddress?.size === 0) this.#byAddress.delete(frontend.ip);
   }
 }

@@ -186,7 +186,8 @@ export function withoutNodePorts(service: Service): Service {
   });
 }
 
-function equalServicePorts(
+/** Returns true if all ports are equal. */
+export function equalServicePorts(
   a: ImmutableMap<string, ServicePort>,
   b: ImmutableMap<string, ServicePort>,
 ): boolean {

@@ -736,7 +736,8 @@ const BY_FILE: Readonly<Record<string, readonly EquivalentOfFile[]>> = {
   ],
   'src/servicecache/frontend-index.ts': [
     ['FrontendIndex.update', ['_ === _ → false'], 'removes and adds the same frontends'],
-    ['FrontendIndex.#remove', ['_?._ === 0 → false'], 'keeps an empty list; affects only memory'],
+    ['FrontendIndex.#remove', ['_?._ === 0 → false'], 'keeps an empty map; affects only memory'],
+    ['FrontendIndex.#removeEffective', ['_?._ === 0 → false'], 'keeps an empty set; affects only memory'],
   ],
   'src/servicecache/service-cache.ts': [
     [

@@ -7,7 +7,7 @@ import {
 } from '../../../servicecache/backend.ts';
 import type { ServiceEvent, ServiceListener } from '../../../servicecache/events.ts';
 import { isExposedOn, isRestricted } from '../../../servicecache/exposure.ts';
-import { FrontendIndex, type FrontendMatch } from '../../../servicecache/frontend-index.ts';
+import { FrontendIndex, type ServedFrontend } from '../../../servicecache/frontend-index.ts';
 import {
   type Frontend,
   type FrontendKind,
@@ -282,7 +282,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
    * Returns the backends from which those of a frontend are selected. As in kube-proxy, a backend without the port or
    * of the other family excludes no other.
    */
-  #candidatesOf({ id, frontend }: FrontendMatch): Backends {
+  #candidatesOf({ id, frontend }: ServedFrontend): Backends {
     const known = this.#services.get(formatServiceID(id));
     if (known === undefined) return NO_BACKENDS;
     const { backends } = known;
@@ -339,7 +339,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return this.#index.indexedFrontendsOf(service).map(formatFrontend);
   }
 
-  #itemOf(match: FrontendMatch): ServiceItem {
+  #itemOf(match: ServedFrontend): ServiceItem {
     const { service, frontend } = match;
     const { nodeName, clients: client } = this.#options;
     const context = { service, frontend: frontend.kind, client, nodeName, zone: '' };
@@ -389,7 +389,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   /** Returns true if a frontend may have backends of remote clusters. */
-  #usesClusters({ id, service, frontend: { kind } }: FrontendMatch): boolean {
+  #usesClusters({ id, service, frontend: { kind } }: ServedFrontend): boolean {
     if (!service.global) return false;
     if (kind === 'cluster-ip' && service.internalTrafficPolicy === 'Local') return false;
     const backends = this.#backendsOf(id);
