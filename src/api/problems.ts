@@ -53,9 +53,10 @@ function isoBefore(now: number, ms: number | undefined): string | undefined {
   return ms === undefined ? undefined : isoTime(now - ms);
 }
 
-/** Returns the time since an ISO 8601 time, such as `4 min`. */
-function sinceText(now: number, iso: string): string {
-  return durationText(now - Date.parse(iso));
+/** Returns an ISO 8601 time as text: `4 min ago`, or the time itself if the clock was set back since then. */
+function pastText(now: number, iso: string): string {
+  const ms = now - Date.parse(iso);
+  return ms < 0 ? iso : `${durationText(ms)} ago`;
 }
 
 /** Returns the first conditions of a step that no other problem reports, and the number of its other conditions. */
@@ -128,8 +129,7 @@ function* clusterProblem(
   const { text, since, remedy } = incompleteProblem(cluster, socket, now);
   const isServed = servicesExpired !== true && (isRead(cluster) || knownAt !== undefined);
   const without = servicesExpired === true ? ', without services, whose TTL has ended' : '';
-  const served =
-    knownAt === undefined ? '' : ` The state of ${sinceText(now, knownAt)} ago is served${without}.`;
+  const served = knownAt === undefined ? '' : ` The state of ${pastText(now, knownAt)} is served${without}.`;
   yield {
     severity: isServed ? 'warning' : 'error',
     subject,
@@ -150,9 +150,11 @@ function incompleteProblem(
   const reason = lastFailure === undefined ? '' : `: ${lastFailure}`;
   const troubleshoot = troubleshootRemedy(socket, local ? undefined : name);
   // In state `watching`, the kvstore answers some readers, but for example refuses another one the right to read.
+  const unreachableMs = now - Date.parse(connectionChangedAt);
+  const unreachable = unreachableMs < 0 ? '' : ` for ${durationText(unreachableMs)}`;
   if (!connected && state !== 'watching')
     return {
-      text: `Kvstore unreachable for ${sinceText(now, connectionChangedAt)}${reason}.`,
+      text: `Kvstore unreachable${unreachable}${reason}.`,
       since: connectionChangedAt,
       remedy: troubleshoot,
     };
@@ -181,16 +183,16 @@ function* checkpointProblems(
     clusters.flatMap(({ name, local, ready }) => (ready && (!local || isKubernetesComplete) ? [name] : [])),
   );
   // The restored state of a complete cluster is withdrawn when all sources are complete.
-  for (const { cluster, knownAt, ageSeconds } of restored)
+  for (const { cluster, knownAt } of restored)
     if (!confirmed.has(cluster || localCluster))
       yield {
         severity: 'warning',
         subject: `cluster ${cluster || localCluster}`,
-        text: `Restored state that no source has confirmed, ${durationText(ageSeconds * 1_000)} old.`,
+        text: `Restored state of ${pastText(now, knownAt)} that no source has confirmed.`,
         since: knownAt,
       };
   if (failure === undefined) return;
-  const last = writtenAt === undefined ? '' : `; the last one was written ${sinceText(now, writtenAt)} ago`;
+  const last = writtenAt === undefined ? '' : `; the last one was written ${pastText(now, writtenAt)}`;
   yield {
     severity: 'warning',
     subject: 'checkpoint',

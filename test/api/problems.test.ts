@@ -120,6 +120,11 @@ describe('the problems of a status', () => {
       },
     ],
     [
+      'an unreachable kvstore after the clock was set back (regression: unreachable for 0 ms, state of 0 ms ago)',
+      { clusters: [cluster('baltic', { connectionChangedAt: ago(-60), knownAt: ago(-50) })] },
+      { text: `Kvstore unreachable. The state of ${ago(-50)} is served.`, since: ago(-60) },
+    ],
+    [
       'an unreachable kvstore whose services have expired (regression: the state is served)',
       { clusters: [cluster('baltic', { knownAt: ago(120), servicesExpired: true })] },
       {
@@ -220,7 +225,7 @@ describe('the problems of a status', () => {
         severity: 'warning',
         subject: 'cluster own',
         since: ago(130),
-        text: 'Restored state that no source has confirmed, 2 min old.',
+        text: 'Restored state of 2 min ago that no source has confirmed.',
       },
     ],
     [

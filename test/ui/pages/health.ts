@@ -69,7 +69,7 @@ describe('the banner of the overview', () => {
         'initial sync overdue: cluster baltic: nodes',
         'configuration baltic.yaml: endpoints is empty Correct it. Run dpcache clustermesh troubleshoot.',
         'cluster baltic Kvstore unreachable for 2 h: connect ECONNREFUSED 127.0.0.1:2379. The state of 2 h ago is served. Run dpcache clustermesh troubleshoot baltic.',
-        'cluster baltic Restored state that no source has confirmed, 2 h old.',
+        'cluster baltic Restored state of 2 h ago that no source has confirmed.',
       ]),
     );
     expect(await health.locator('.good').count()).toBe(0);
