@@ -9,17 +9,17 @@ import { runCommand } from './program.ts';
 // and without a limit.
 process.env['GRPC_NODE_VERBOSITY'] ??= process.env['GRPC_VERBOSITY'] ?? 'NONE';
 
-/** Commands that reload their settings on SIGHUP, except with `--once`. Their subcommand `status` does not. */
-const RELOADING = new Set(['agent', 'operator', 'kvstoremesh']);
+/** Commands that run until a signal, except with `--once`. Their subcommand `status` does not. */
+const DAEMONS = new Set(['agent', 'operator', 'kvstoremesh']);
+const [, , name = '', ...words] = process.argv;
+const isDaemon = DAEMONS.has(name) && !words.includes('--once') && !words.includes('status');
 
 // A supervisor may send SIGHUP while the process still loads its modules. The signal is kept until the first listener.
 let isHangupKept = false;
 const keepHangup = (): void => {
   isHangupKept = true;
 };
-const [, , name = '', ...words] = process.argv;
-if (RELOADING.has(name) && !words.includes('--once') && !words.includes('status'))
-  process.on('SIGHUP', keepHangup);
+if (isDaemon) process.on('SIGHUP', keepHangup);
 
 const stop = new AbortController();
 /** True if the command has read `signal`, so that it can stop its steps. */
@@ -29,7 +29,9 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const)
   process.once(signal, () => {
     stop.abort();
     // The command may never settle, for example because a disk does not answer.
-    setTimeout(() => exitSoon(EXIT.failed), isStoppable ? PROCESS_STOP_MS : 0).unref();
+    if (isStoppable) setTimeout(() => exitSoon(EXIT.failed), PROCESS_STOP_MS).unref();
+    // A daemon that is still loading has nothing to stop.
+    else exitSoon(isDaemon ? EXIT.ok : EXIT.failed);
   });
 
 const stderr = new ProcessOutput(process.stderr, { onClosed: () => {}, onFailed: () => {} });

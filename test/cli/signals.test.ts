@@ -112,8 +112,9 @@ describe('a signal during the first wait', () => {
 });
 
 describe('a command that does not settle', () => {
-  /** Starts `dpcache config check` and resolves when its read of the file hangs. Its first SIGTERM is on stderr. */
-  async function blocked(path: string) {
+  /** Starts a command and resolves when its read of a settings file hangs. Its first SIGTERM is on stderr. */
+  async function blocked(...command: readonly string[]) {
+    const path = join(temporaryFolder({ 'a.yaml': 'cluster: a\n' }), 'a.yaml');
     const hang = `import fs from 'node:fs/promises';
       import { syncBuiltinESMExports } from 'node:module';
       // Later, because the next signal is lost if the listeners of this one still run.
@@ -125,7 +126,7 @@ describe('a command that does not settle', () => {
       };
       syncBuiltinESMExports();`;
     const preload = `data:text/javascript,${encodeURIComponent(hang)}`;
-    const child = spawn(process.execPath, ['--import', preload, PROGRAM, 'config', 'check', path], {
+    const child = spawn(process.execPath, ['--import', preload, PROGRAM, ...command, path], {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     onTestFinished(() => void child.kill('SIGKILL'));
@@ -134,15 +135,22 @@ describe('a command that does not settle', () => {
   }
 
   it('ends on SIGTERM with status 1 (regression: config check never ended)', async () => {
-    const path = join(temporaryFolder({ 'a.yaml': 'cluster: a\n' }), 'a.yaml');
-    const { child } = await blocked(path);
+    const { child } = await blocked('config', 'check');
     child.kill('SIGTERM');
     expect(await once(child, 'exit')).toEqual([1, null]);
   });
 
+  it.each(['agent', 'operator', 'kvstoremesh'])(
+    'ends on SIGTERM with status 0 if it is a daemon that is still loading: %s (regression: status 1 without a message)',
+    async (daemon) => {
+      const { child } = await blocked(daemon, '--config');
+      child.kill('SIGTERM');
+      expect(await once(child, 'exit')).toEqual([0, null]);
+    },
+  );
+
   it('ends immediately on a second signal', async () => {
-    const path = join(temporaryFolder({ 'a.yaml': 'cluster: a\n' }), 'a.yaml');
-    const { child, stderr } = await blocked(path);
+    const { child, stderr } = await blocked('config', 'check');
     const first = once(stderr, 'data');
     child.kill('SIGTERM');
     await first;
