@@ -182,8 +182,16 @@ export class Agent implements ReadModel, PlayTarget {
     });
   }
 
-  /** Returns the id of the local cluster in the nodes of the checkpoint; 0 if it is unknown. */
+  /** Returns the id of the local cluster; before it is followed, that of the checkpoint. 0 if it is unknown. */
+  #clusterID(): number {
+    const { local, localID = 0 } = this.#mesh.followed ?? {};
+    return local?.clusterID || localID || this.#restoredID();
+  }
+
+  /** Returns the id of the local cluster in the checkpoint, or in its restored nodes; 0 if it is unknown. */
   #restoredID(): number {
+    const { clusterID: restored = 0 } = this.#stateKeeper?.restoration ?? {};
+    if (restored !== 0) return restored;
     for (const { cluster, clusterID } of this.nodes.nodes())
       if (cluster === this.#options.clusterName && clusterID !== 0) return clusterID;
     return 0;
@@ -221,6 +229,7 @@ export class Agent implements ReadModel, PlayTarget {
       importFrom,
       clusterName,
       nodeName,
+      clusterID: () => this.#clusterID(),
       identities: () => this.identities(),
       identityVersion: () => this.#reportedIdentities.version,
       staleClusters: () => this.#staleAtStop ?? this.#staleClusters(),

@@ -20,6 +20,8 @@ export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 
   readonly importFrom?: string | undefined;
   readonly clusterName: string;
   readonly nodeName: string;
+  /** Returns the id of the local cluster; 0 if it is unknown. */
+  readonly clusterID: () => number;
   readonly engines: CheckpointEngines;
   /** Returns all identities, restored ones included. */
   readonly identities: () => Iterable<KnownIdentity>;
@@ -58,6 +60,7 @@ export class StateKeeper {
       sections: () => {
         const header = {
           cluster: clusterName,
+          clusterID: options.clusterID(),
           writtenAt: clock.wallTime(),
           knownAt: new Map([...options.staleClusters(), ...this.restoration.knownTimes]),
         };
@@ -147,10 +150,11 @@ export class StateKeeper {
 
   /** Returns a text that changes with the state, so that an unchanged state is not written again. */
   #stateVersion(): string {
-    const { engines, identityVersion, staleClusters } = this.#options;
+    const { engines, clusterID, identityVersion, staleClusters } = this.#options;
     const { ipcache, nodes, services } = engines;
     const clusters = [...this.restoration.clusters, ...staleClusters()].join(' ');
-    return [ipcache.revision, nodes.revision, services.revision, identityVersion(), clusters].join('/');
+    const revisions = [ipcache.revision, nodes.revision, services.revision];
+    return [...revisions, clusterID(), identityVersion(), clusters].join('/');
   }
 
   /**

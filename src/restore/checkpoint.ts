@@ -4,6 +4,7 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import { type Label, type Labels, sortLabels } from '../model/labels.ts';
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import { type Decoded, decodeWith, Fields, parseJson, rejectInput } from '../net/fields.ts';
+import { MAX_CLUSTER_ID } from '../net/prefix.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { ByteWriter } from './byte-writer.ts';
@@ -29,6 +30,8 @@ export interface CheckpointEngines {
 export interface CheckpointHeader {
   /** The local cluster. */
   readonly cluster: string;
+  /** The id of the local cluster; 0 or undefined if it is unknown. */
+  readonly clusterID?: number | undefined;
   /** Wall time, milliseconds since the epoch. */
   readonly writtenAt: number;
   /**
@@ -155,6 +158,7 @@ export function readCheckpointHeader(payload: Uint8Array): Decoded<CheckpointHea
     });
     return {
       cluster: fields.text('cluster'),
+      clusterID: fields.integer('clusterID', 0, MAX_CLUSTER_ID) ?? 0,
       writtenAt: time(fields, 'writtenAt'),
       knownAt: new Map(knownAt),
     };

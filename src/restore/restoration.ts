@@ -123,6 +123,7 @@ export class Restoration {
   readonly #nodeNames = new Map<string, string[]>();
   /** The running releases, by cluster. */
   readonly #releases = new Map<string, Promise<void>>();
+  #clusterID = 0;
 
   constructor(options: RestorationOptions) {
     checkArgument('new Restoration: options', options, OPTIONS);
@@ -142,7 +143,9 @@ export class Restoration {
       const opened = await openCheckpoint(folder, maxBytes);
       if (opened === undefined) return { kind: 'none' };
       try {
-        return await this.#readAll(opened.file, this.#checkHeader(opened.header), { signal, onProgress });
+        const header = this.#checkHeader(opened.header);
+        this.#clusterID = header.clusterID ?? 0;
+        return await this.#readAll(opened.file, header, { signal, onProgress });
       } finally {
         await opened.file.close();
       }
@@ -186,6 +189,11 @@ export class Restoration {
       }),
     );
     return accepted;
+  }
+
+  /** The id of the local cluster in the checkpoint; 0 if it is unknown. */
+  get clusterID(): number {
+    return this.#clusterID;
   }
 
   /** Returns the clusters with restored state. */

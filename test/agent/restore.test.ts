@@ -151,6 +151,7 @@ function keeperOf(
   clock: ManualClock,
   identities: () => readonly KnownIdentity[] = () => [],
   staleClusters: () => readonly (readonly [string, number])[] = () => [],
+  clusterID: () => number = () => 0,
 ): { readonly keeper: StateKeeper; readonly ipcache: IPCache; readonly logged: readonly string[] } {
   const ipcache = new IPCache();
   const logged: string[] = [];
@@ -158,6 +159,7 @@ function keeperOf(
     path: stateDir,
     clusterName: 'own',
     nodeName: 'here',
+    clusterID,
     clock,
     onReject: () => {},
     engines: {
@@ -233,10 +235,17 @@ describe('a checkpoint', () => {
     await second.stop?.();
   });
 
-  it('is written again when a cluster becomes stale or ready (regression: only after another change)', async () => {
+  it('is written again when a cluster becomes stale or ready, or the id of its own changes (regression: only after another change)', async () => {
     const clock = new ManualClock();
+    let id = 0;
     let stale: readonly (readonly [string, number])[] = [];
-    const { keeper } = keeperOf(temporaryFolder({}), clock, undefined, () => stale);
+    const { keeper } = keeperOf(
+      temporaryFolder({}),
+      clock,
+      undefined,
+      () => stale,
+      () => id,
+    );
     const step = keeper.step();
     await step.start({ signal: new AbortController().signal, progress: () => {} });
     const written = async (): Promise<number> => {
@@ -250,6 +259,8 @@ describe('a checkpoint', () => {
     expect(await written()).toBe(before + 1);
     stale = [];
     expect(await written()).toBe(before + 2);
+    id = 5;
+    expect(await written()).toBe(before + 3);
     await step.stop?.();
   });
 
@@ -594,6 +605,19 @@ describe('an agent that is restarted', () => {
     expect(third.agent.ipcache.lookup('10.2.0.1')).toMatchObject({ source: 'restored', owner: 'baltic' });
     const kept = [{ cluster: 'baltic', knownAt: age }];
     await expect.poll(() => third.agent.status().checkpoint?.restored).toMatchObject(kept);
+  });
+
+  it('starts without its etcd if the checkpoint has no other node (regression: the id of its cluster was unknown)', async () => {
+    const stateDir = temporaryFolder({});
+    const first = await startAgent([config('own', 1), ip('own', '10.1.0.1', 66_000)], '', { stateDir });
+    await first.agent.stop();
+    const kvstoreConfig = join(unreachable(), 'baltic');
+    const options = { stateDir, kvstore: 'etcd', kvstoreConfig, timeoutMs: 1 } as const;
+    const { agent } = await startAgent([], '', options);
+    expect(agent.status().clusterID).toBe(1);
+    agent.ipcache.upsert('10.9.9.9', { identity: 7, source: 'kvstore' });
+    await agent.stop();
+    expect((await startAgent([], '', options)).agent.status().clusterID).toBe(1);
   });
 
   it('starts without a damaged checkpoint, and reports it', async () => {

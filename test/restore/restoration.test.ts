@@ -257,6 +257,7 @@ describe('a start', () => {
     [{ cluster: OWN }, 'writtenAt'],
     [{ ...HEADER, knownAt: [['east', 7], ['west']] }, 'knownAt[1][1]'],
     [{ ...HEADER, knownAt: [7] }, 'knownAt[0]'],
+    [{ ...HEADER, clusterID: 512 }, 'clusterID'],
   ])('reports an invalid header: %j', async (header, field) => {
     const rejected: Rejection[] = [];
     const { restoration } = restart(await folderOf([], header), { onReject: (one) => rejected.push(one) });
