@@ -79,9 +79,10 @@ export class HeldLease {
 
   /** True if the lease may have expired on the server. */
   get isExpired(): boolean {
-    const { exclusive = false } = this.#terms;
-    const { monotonic, greater } = this.#age();
-    return exclusive ? greater >= this.#ttlMs * EXCLUSIVE_FRACTION : monotonic >= this.#ttlMs;
+    const { exclusive = false, clock } = this.#terms;
+    return exclusive
+      ? this.#age() >= this.#ttlMs * EXCLUSIVE_FRACTION
+      : clock.now() - this.#requestedAt.monotonic >= this.#ttlMs;
   }
 
   /**
@@ -90,7 +91,7 @@ export class HeldLease {
    */
   get dueIn(): number {
     if (this.#isRenewing || this.size === 0) return Number.POSITIVE_INFINITY;
-    const untilThird = this.#ttlMs / 3 - this.#age().greater;
+    const untilThird = this.#ttlMs / 3 - this.#age();
     const untilRetry = this.#retryAt - this.#terms.clock.now();
     return Math.ceil(Math.max(untilThird, untilRetry));
   }
@@ -130,10 +131,9 @@ export class HeldLease {
     return this.#ttlSeconds * 1000;
   }
 
-  /** Returns the milliseconds since the last answered request: by the monotonic clock, and the greater of both. */
-  #age(): { readonly monotonic: number; readonly greater: number } {
-    const now = clockReading(this.#terms.clock);
-    const monotonic = now.monotonic - this.#requestedAt.monotonic;
-    return { monotonic, greater: Math.max(monotonic, now.wall - this.#requestedAt.wall) };
+  /** Returns the milliseconds since the last answered request, by the clock for which more time has passed. */
+  #age(): number {
+    const { monotonic, wall } = clockReading(this.#terms.clock);
+    return Math.max(monotonic - this.#requestedAt.monotonic, wall - this.#requestedAt.wall);
   }
 }

@@ -122,7 +122,7 @@ export class LeaseBindings {
    * the delete.
    */
   bindingOf(key: string): Binding | undefined {
-    const row = this.#keys.find(key);
+    const row = this.#keys.isEmpty ? -1 : this.#keys.find(key);
     const held = this.#leaseAt(row);
     if (held === undefined) return undefined;
     return { key, held, row, order: this.#keys.orderOf(row), writtenAt: this.#keys.writtenAt(row) };
