@@ -33,6 +33,8 @@ interface MutableSlice extends PlannedSlice {
 
 /** `ces-max-ciliumendpoints-per-ces`. */
 const MAX_ENDPOINTS = 100;
+/** Fields that the CRD of an older Cilium does not have. */
+const NEWER_FIELDS = ['pod-uid', 'service-account'];
 /** `sliceNameLetters` of Cilium: no vowels, and no similar letters. */
 const LETTERS = 'bcdfghjklmnpqrstvwxyz2456789';
 
@@ -74,6 +76,23 @@ function equalContent(a: unknown, b: unknown): boolean {
   if (!isObject(a) || !isObject(b)) return a === b;
   const names = new Set([...Object.keys(a), ...Object.keys(b)]);
   return [...names].every((name) => equalContent(a[name], b[name]));
+}
+
+/**
+ * Returns true if a slice on the server has the desired endpoints. A newer field that none of its endpoints has is not
+ * compared, because the API server may drop the field: each start would then write all slices.
+ */
+function hasDesired(
+  onServer: ReadonlyMap<string, CoreEndpoint>,
+  desired: ReadonlyMap<string, CoreEndpoint>,
+): boolean {
+  const found = [...onServer.values()];
+  const absent = NEWER_FIELDS.filter((name) => found.every((core) => core[name] === undefined));
+  const ignored = Object.fromEntries(absent.map((name) => [name, undefined]));
+  return (
+    found.length === desired.size &&
+    found.every((core) => equalContent(core, { ...desired.get(core.name), ...ignored }))
+  );
 }
 
 /**
@@ -135,9 +154,7 @@ export class CiliumSlices {
     }
     // May move an endpoint whose identity has changed to another slice.
     for (const core of desired) this.put(namespace, core);
-    const isEqual =
-      isInNamespace && equalContent(Object.fromEntries(onServer), Object.fromEntries(slice.endpoints));
-    if (!isEqual || slice.endpoints.size === 0) {
+    if (!isInNamespace || !hasDesired(onServer, slice.endpoints) || slice.endpoints.size === 0) {
       this.#dirty.add(name);
       return;
     }

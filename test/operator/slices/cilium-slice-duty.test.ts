@@ -315,7 +315,7 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
-  it('are written once if the CRD of an older Cilium does not have all fields', async () => {
+  it('are written once, also after a restart, if the CRD of an older Cilium does not have all fields', async () => {
     const world = new World('identity');
     world.dropped = ['pod-uid', 'service-account'];
     await putOwned(world);
@@ -326,6 +326,10 @@ describe('the slices of endpoints', () => {
     const [slice] = await world.slices();
     expect(slice?.endpoints[0]).not.toHaveProperty('pod-uid');
     expect(world.duty?.status().published).toMatchObject({ synced: true, writes: 2 });
+    // Regression: each start wrote all slices, and changes had to wait for them.
+    await world.restart();
+    await advance(world.clock, 3000);
+    expect(world.duty?.status().published).toMatchObject({ synced: true, writes: 0 });
     await world.stop();
   });
 
