@@ -35,7 +35,7 @@ export async function lookupLines(
   for await (const part of input) {
     const text = typeof part === 'string' ? part : decoder.decode(part, { stream: true });
     const lines = (rest + text).split('\n');
-    // A line without an end may be of any length: only the characters sent are kept.
+    // Keeps only what a request may contain, because an unfinished line may have any length.
     rest = (lines.pop() ?? '').trimStart().slice(0, MAX_IP_LENGTH);
     await answer(lines);
     if (signal.aborted) return areAllFound;

@@ -3,7 +3,7 @@ import type { ClaimChange } from './record-reader.ts';
 import type { Segment } from './segment.ts';
 import type { ChangeCause } from './types.ts';
 
-/** Number of changes that are encoded together. A record costs the same with a higher number. */
+/** Number of changes that are encoded together. A higher number does not make records cheaper. */
 const MAX_GATHERED = 64;
 
 /** A change of a prefix that is not encoded yet. Claims are immutable, so they can be read later. */
@@ -14,8 +14,8 @@ export interface GatheredChange extends ClaimChange {
 }
 
 /**
- * The changes after the last record. They are encoded together, because the pods of different prefixes are far apart in
- * memory: in a loop whose steps do not depend on each other, cache misses overlap.
+ * The changes that have no record yet. They are encoded together, because the pods of different prefixes are far apart
+ * in memory: in a loop whose steps do not depend on each other, cache misses overlap.
  */
 export class GatheredChanges {
   #changes: GatheredChange[] = [];

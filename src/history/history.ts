@@ -361,7 +361,7 @@ export class History implements AsyncDisposable {
     return this.#log?.segments ?? [];
   }
 
-  /** Returns the point of a moment between the records, and why answers for it are not certain. */
+  /** Returns the position of a moment in the records, and the reason if answers for it are not certain. */
   #pointOf(when: When): RequestedMoment {
     const log = this.#log;
     if (log === undefined) return NOT_RETAINED;

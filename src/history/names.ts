@@ -14,7 +14,7 @@ const FIRST_NUMBER = 2;
 /** Maximum number of slots searched for a name. Without a free one, the name is written without a number. */
 const MAX_PROBES = 16;
 
-/** Bytes of records for each numbered name, to limit the table of the writer, which is no part of the segment. */
+/** A segment has at most one numbered name for this many bytes. Limits the table of the writer, which is not stored. */
 const BYTES_PER_NAME = 64;
 
 /** Size of an empty table. Each slot takes two elements, so the table has room for 64 names. */

@@ -43,7 +43,7 @@ export class SlotLinks {
     return this.#links.get(slot, PREVIOUS) === 0;
   }
 
-  /** Removes a slot from its list. Returns the list after it: the whole one if the slot was the first. */
+  /** Removes a slot from its list. Returns the part after it, which is the whole list if the slot was the first. */
   remove(slot: number): number {
     const links = this.#links;
     const next = links.get(slot, NEXT);

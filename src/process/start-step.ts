@@ -10,7 +10,7 @@ import { stalledText } from './step-text.ts';
 export interface StepContext {
   /** Fires when the start is interrupted, the step's time is over, or the step should stop. */
   readonly signal: AbortSignal;
-  /** Reports progress, which restarts the time of the step. Cheap. */
+  /** Reports progress, which restarts the progress timeout of the step. Cheap. */
   readonly progress: () => void;
 }
 
@@ -19,8 +19,8 @@ export interface Step {
   /** Resolves when later steps may begin. If it throws, the start fails. */
   readonly start: (context: StepContext) => unknown;
   /**
-   * Undoes the work of `start`, even if `start` has not completed. Called after `start` has settled, or when the time
-   * of stopping is over.
+   * Undoes the work of `start`, even if `start` has not completed. Called after `start` has settled, at the latest
+   * after `stopMs`.
    */
   readonly stop?: () => unknown;
   /** Returns a phrase for each reason why the step currently waits. */
@@ -39,7 +39,7 @@ export interface Step {
 }
 
 /** The parts of the process used by steps. */
-export interface StepsContext {
+export interface StepEnvironment {
   readonly log: Logger;
   readonly clock: Clock;
 }
@@ -66,7 +66,7 @@ export const REACH_MS = 30_000;
 /** Runs one step: its times, its progress and its outcome. */
 export class StartStep {
   readonly #step: Step;
-  readonly #context: StepsContext;
+  readonly #context: StepEnvironment;
   /** Fires when the start has failed because the step made no progress. */
   readonly #givenUp = new AbortController();
   #state: StepDocument['state'] = 'pending';
@@ -80,7 +80,7 @@ export class StartStep {
   /** Resolves when the step's `start` has settled. */
   #settled: Promise<unknown> = Promise.resolve();
 
-  constructor(step: Step, context: StepsContext) {
+  constructor(step: Step, context: StepEnvironment) {
     this.#step = step;
     this.#context = context;
   }

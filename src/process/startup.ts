@@ -1,20 +1,20 @@
 import type { StepDocument } from '../api/status-document.ts';
 import { assert } from '../base/assert.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
-import { StartStep, type Step, type StepsContext } from './start-step.ts';
+import { StartStep, type Step, type StepEnvironment } from './start-step.ts';
 
 /**
  * Runs a start in steps, and the stop in the reverse order. Steps of one stage run concurrently, stages one after the
- * other. A step without progress is logged with its reason, and abandoned when its time without progress is over. The
+ * other. A step without progress is logged with its reason, and abandoned when its progress deadline has passed. The
  * stop also works after a failure and in the middle of the start, and stops all started steps even if some hang.
  */
 export class Startup {
-  readonly #context: StepsContext;
+  readonly #context: StepEnvironment;
   readonly #interrupt = new AbortController();
   #stages: readonly (readonly StartStep[])[] | undefined;
   #stopped: Promise<readonly string[]> | undefined;
 
-  constructor(context: StepsContext) {
+  constructor(context: StepEnvironment) {
     this.#context = context;
   }
 

@@ -84,6 +84,7 @@ function provenDocument(
   const nearestEarlier = earlier.findIndex(isWhole);
   const start = earlier[nearestEarlier];
   if (start !== undefined) {
+    // A change with its sides exchanged is redone by undoing it.
     const redone = new UndoneDocument(start.change.after);
     for (const { change } of earlier.slice(0, nearestEarlier).reverse())
       redone.undo({ before: change.after, after: change.before });
@@ -95,7 +96,7 @@ function provenDocument(
   return { document: undoAll(end.change.before, later.slice(nearestLater + 1)), ms: end.ms };
 }
 
-/** Returns a document before changes, which are ordered, newest first. */
+/** Undoes changes, newest first. Returns the document before them. */
 function undoAll(document: PastFields | undefined, changes: readonly DatedChange[]): PastFields | undefined {
   const undone = new UndoneDocument(document);
   for (const { change } of changes) undone.undo(change);

@@ -90,7 +90,7 @@ export class PastLookups {
     return false;
   }
 
-  /** Returns what the longest prefix of an address with a claim had at a time. */
+  /** Returns the result of a lookup at a time: that of the longest prefix of the address which had a claim then. */
   #recordedAt<T>(
     address: Readonly<PrefixRegister>,
     from: number,

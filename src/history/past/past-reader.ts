@@ -78,6 +78,7 @@ export interface PastReaderOptions {
  */
 export class PastReader {
   readonly #options: PastReaderOptions;
+  /** The lives of earlier processes, computed from these stored segments. */
   #ended: { readonly stored: readonly StoredSegment[]; readonly lives: readonly Life[] } | undefined;
 
   /** @internal */

@@ -24,6 +24,7 @@ import type { SortedClaims } from './sorted-claims.ts';
 export interface KeyImage {
   readonly effective: CompleteClaim;
   readonly overruled: SortedClaims<CompleteClaim>;
+  /** True if a second writer has claimed the key since its first claim. */
   readonly contested: boolean;
 }
 

@@ -25,7 +25,7 @@ export function claimOf<C extends ClaimWriter>(claims: SortedClaims<C>, writer: 
   return isOf(claim, writer) ? claim : undefined;
 }
 
-/** Returns the claims with a claim, which replaces an earlier one of the same writer. */
+/** Returns the claims and `claim`, which replaces the earlier claim of its writer. */
 export function withClaim<C extends ClaimWriter>(claims: SortedClaims<C>, claim: C): SortedClaims<C> {
   const [block, position] = placeOf(claims, claim);
   const replacedCount = isOf(claims[block]?.[position], claim) ? 1 : 0;

@@ -113,7 +113,7 @@ export class McsDuty implements Duty {
   readonly #remote = new RemoteExports();
   /** The names with objects or exports, by namespace. */
   readonly #names = new SetMap<string>();
-  /** The fields of each Namespace used by plans, because other fields change often. */
+  /** The fields of each Namespace that plans read, as text. Changes of other fields are frequent, and queue nothing. */
   readonly #namespaces = new Map<string, string>();
   /** Names by the key of their derived Service, because the event of a delete has no labels. Usually one. */
   readonly #namesOfDerived = new SetMap<string>();
@@ -250,7 +250,7 @@ export class McsDuty implements Duty {
       return;
     }
     const changed = this.#latest[kind].changedBy(events);
-    // Results of own writes are queued, too, because a deleted Service may be that of another name.
+    // Events of own writes queue names, too, because a deleted derived Service may also be exported by its own name.
     const keys = events.length === 0 ? changed : events.map(({ object }) => objectKey(object));
     for (const key of keys)
       if (kind === 'services') this.#queueService(key);
@@ -412,7 +412,7 @@ export class McsDuty implements Duty {
   }
 }
 
-/** Returns the object as it would be after a printed write. */
+/** Returns the object as it would be after a write that a dry run has only printed. */
 function simulated(
   { write }: PlannedWrite,
   known: KubernetesObject | undefined,

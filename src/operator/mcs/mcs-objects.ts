@@ -107,7 +107,8 @@ export class McsObjects implements Duty {
   notReadyReason(): string | undefined {
     if (this.#version === 'none')
       return `the server serves no version of ${MCS_GROUP}: install the CRDs of ServiceExport and ServiceImport`;
-    if (this.#version === undefined) return `the server has not answered yet if it serves ${MCS_GROUP}`;
+    if (this.#version === undefined)
+      return `the server has not reported yet which versions of ${MCS_GROUP} it serves`;
     for (const kind of this.#kinds.values()) {
       const reason = kind.notReadyReason();
       if (reason !== undefined) return reason;

@@ -97,7 +97,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   /** By key of a local slice. */
   readonly #parts = new Map<string, RemotePart>();
   readonly #keysOfService = new SetMap<string>();
-  /** Slices of the server kept because their cluster is incomplete, by cluster and by service. */
+  /** Keys of unwanted slices that are not deleted while their cluster is incomplete, by cluster and by service. */
   readonly #kept = new SetMap<string>();
   /** The clusters which publish services without slices. */
   readonly #withoutSlices = new Set<string>();

@@ -15,6 +15,7 @@ export interface ScrubReport {
   readonly scrub: LineScrub;
 }
 
+/** Returns a line of a tape as text. A put has no `ev`. */
 function textOf({ seq, ms, ev, ...content }: TapeLine): string {
   return JSON.stringify({ seq, ms, ...(ev !== 'put' && { ev }), ...content });
 }

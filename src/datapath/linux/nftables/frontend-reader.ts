@@ -25,7 +25,7 @@ const MAX_SLOTS = 1 << 20;
 /** States by frontend, as formatted by `formatFrontend`. */
 type Frontends = Map<string, KernelFrontend>;
 
-/** Reads the frontends of a table from those of its sets that are ours, one dump message at a time. */
+/** Reads the frontends of a table from those of its sets that this agent defines, one dump message at a time. */
 export function* readFrontends(
   socket: NetlinkSocket,
   family: Family,
@@ -46,7 +46,7 @@ export function* readFrontends(
 function recordElement(frontends: Frontends, family: Family, set: string, element: NftElement): void {
   const { key, chain = '' } = element;
   const rangeLength = rangeLengthOf(family, set);
-  const named = setKind(set);
+  const protocolSet = setKind(set);
   if (rangeLength !== undefined) {
     const { frontend, range } = readRange(key, family, rangeLength);
     frontendAt(frontends, frontend).ranges.add(range);
@@ -55,16 +55,16 @@ function recordElement(frontends: Frontends, family: Family, set: string, elemen
   } else if (set === SETS.clusterIPs) {
     const { ip, protocol } = readClusterIP(key, family);
     frontendAt(frontends, { ip, port: 0, protocol: 0 }).listedProtocols.add(protocol);
-  } else if (named === undefined) {
+  } else if (protocolSet === undefined) {
     const frontend = frontendAt(frontends, readFrontend(key, family));
     const backendCount = set === SETS.refused ? 0 : pickSizeOf(chain);
     const isForeign = backendCount === undefined || frontend.backendCount !== undefined || frontend.isAny;
     if (isForeign) frontend.foreign.push({ set, key });
     else frontend.backendCount = backendCount;
-  } else if (named.kind === 'masquerade') {
-    const { protocol } = named;
+  } else if (protocolSet.kind === 'masquerade') {
+    const { protocol } = protocolSet;
     frontendAt(frontends, readPortKey(key, family, protocol)).listedProtocols.add(protocol);
-  } else recordSlot(frontends, family, set, named.protocol, element);
+  } else recordSlot(frontends, family, set, protocolSet.protocol, element);
 }
 
 /** Records a backend of a frontend. */

@@ -13,7 +13,10 @@ import {
 import { FAMILIES, MAX_BACKENDS_OF_FRONTEND, parseEndpoint } from './service-layout.ts';
 import type { ServiceMapSet } from './service-maps.ts';
 
-/** Writing 8192 entries takes about 10 ms. `DesiredServices` keeps lists of 1024 backends, so storing them is free. */
+/**
+ * Writing 8192 entries takes about 10 ms. Lists of at least 1024 backends are stored without a copy, because
+ * `DesiredServices` keeps them, too.
+ */
 const LIMITS: ServiceLimits = { entriesPerCall: 8192, storedList: 1024 };
 /** Number of slots after which `dump` pauses. Sorting 8192 backends takes up to 3 ms. */
 const SLOTS_PER_TURN = 8192;
@@ -22,7 +25,7 @@ const UNUSED = 'unused backend ';
 /** Added to the backends of a damaged frontend, so that it equals no desired one and is rewritten. */
 const DAMAGED = '(damaged)';
 /** The item of a frontend with slots in the kernel but no entry of its own. */
-const WITHOUT_FRONTEND: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
+const SLOTS_ONLY: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
 
 /** The service maps of the kernel as one table. Each frontend is one item with all its backends. */
 export class ServiceMapTable implements KernelTable<ServiceItem> {
@@ -118,7 +121,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
  * with affinity (`members`), do not match the count.
  */
 function itemOf({ slots, count, affinitySeconds, members }: InstalledFrontend): ServiceItem {
-  if (count === undefined) return WITHOUT_FRONTEND;
+  if (count === undefined) return SLOTS_ONLY;
   const backends = slots.filter((text) => text !== undefined).sort();
   const isWhole = slots.length === count && backends.length === count;
   const hasMembers =
