@@ -34,7 +34,6 @@ import {
   isLaterThan,
   momentOf,
   NOT_RETAINED,
-  type PointInTime,
   pointOfSequence,
   pointOfWall,
   type RequestedMoment,
@@ -42,14 +41,7 @@ import {
   WHEN,
 } from './point-in-time.ts';
 import { covering, lengthsOf } from './prefix-lengths.ts';
-import {
-  changesOfKeys,
-  claimsBefore,
-  claimsByKey,
-  keysOf,
-  PastState,
-  type TimelineChange,
-} from './prefix-timeline.ts';
+import { changesOfKeys, claimsByKey, keysOf, PastState, type TimelineChange } from './prefix-timeline.ts';
 import type { Segment } from './segment.ts';
 import type { ChangeCause, MarkKind, PrefixMoment, RetainedInterval, Uncertainty, When } from './types.ts';
 
@@ -276,8 +268,13 @@ export class History implements AsyncDisposable {
     const register = prefixRegister();
     if (!parseKey(ip, register) || register.form !== 'endpoint') return undefined;
     const requested = this.#pointOf(when);
-    const found = requested.point && this.#longestMatch(register, requested.point);
-    return this.#moment(found ?? register, requested);
+    let ofAddress: PrefixMoment | undefined;
+    for (const key of covering(register, this.#lengths(register.family))) {
+      const moment = this.#moment(key, requested);
+      if (moment.effective !== undefined || requested.point === undefined) return moment;
+      ofAddress ??= moment; // the first key is the address itself
+    }
+    return ofAddress;
   }
 
   /**
@@ -394,17 +391,6 @@ export class History implements AsyncDisposable {
     const wallOf = (ms: number): number => this.#log?.life.clock.wallOf(ms) ?? 0;
     const past = state.result();
     return momentOf(key, { ms: point.lifeMs, past, wallOf, claimsComplete: true, reason, retained });
-  }
-
-  /** Returns the longest prefix of an address that had a claim. */
-  #longestMatch(address: Readonly<PrefixRegister>, point: PointInTime): PrefixRegister | undefined {
-    const { ipcache } = this.#options;
-    const isLater = isLaterThan(point);
-    const hadClaim = (key: PrefixRegister): boolean =>
-      claimsBefore(key, ipcache.claimsOf(formatKey(key)), this.#segments(), isLater).length > 0;
-    for (const key of covering(address, this.#lengths(address.family)))
-      if (keysOf(key).some(hadClaim)) return key;
-    return undefined;
   }
 
   #lengths(family: Family): readonly number[] {

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { ChangeLog } from '../../src/history/change-log.ts';
 import { History } from '../../src/history/history.ts';
+import { RecordReader } from '../../src/history/record-reader.ts';
 import type { PrefixRecord } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
@@ -401,6 +402,18 @@ describe('a look-up', () => {
     const found = { prefix: '10.0.0.1/32', effective: undefined, effectiveUntil: START + 2000 };
     expect(history.lookup('10.0.0.1', START + 500)).toMatchObject(found);
     expect(await history.past.lookup('10.0.0.1', START + 500)).toMatchObject(found);
+  });
+
+  it('reads each later change once (regression: twice, to find the prefix and then its claims)', () => {
+    const { clock, cache, history } = recorded();
+    for (let identity = 1; identity <= 20; identity++) {
+      clock.advance(1000);
+      cache.upsert('10.0.0.1', { source: 'kvstore', identity });
+    }
+    const read = vi.spyOn(RecordReader.prototype, 'claimAt');
+    expect(history.lookup('10.0.0.1', START + 1000)).toMatchObject({ effective: { identity: 1 } });
+    expect(read).toHaveBeenCalledTimes(20);
+    read.mockRestore();
   });
 });
 
