@@ -25,7 +25,7 @@ export interface MemoryApiServerOptions extends Pick<RuntimeOptions, 'clock'> {
   /** The served kinds. Default: those of a cluster with Cilium. */
   readonly types?: readonly ResourceType[] | undefined;
   /**
-   * If true, a kind without writes follows the resource versions of other kinds and receives bookmarks, as in
+   * If true, watches of a kind without writes receive bookmarks with the resource versions of other kinds, as in
    * Kubernetes 1.34. Default: false.
    */
   readonly idleProgress?: boolean | undefined;
