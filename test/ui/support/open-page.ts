@@ -137,7 +137,9 @@ export function usePages(): Opener {
     const page = free[kind] ?? (await browser.newPage(PAGE_OPTIONS));
     delete free[kind];
     page.setDefaultTimeout(PROGRESS_TIMEOUT_MS);
-    onTestFinished(async () => {
+    onTestFinished(async ({ task }) => {
+      // A test that timed out still uses its page.
+      if (task.result?.state === 'fail') return page.close();
       await clear(page);
       free[kind] = page;
     });
