@@ -188,7 +188,8 @@ describe('the visible claims before and after a change', () => {
     record.effective && [record.effective.before?.identity, record.effective.after?.identity];
 
   it('H2: are right or absent, whatever was lost or released without a record', async () => {
-    expect(await H2_visibleClaimsAreRight(60)).toBeGreaterThan(100);
+    // With this seed, the eighth run fails if a release counts as recorded. With the default one, the 86th run fails.
+    expect(await H2_visibleClaimsAreRight(60, 15)).toBeGreaterThan(100);
   });
 
   it('are omitted if later changes were lost, because they would be those of the lost ones', async () => {
