@@ -11,6 +11,7 @@ import type {
   WrittenAll,
 } from '../../../src/kvstore/session/backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { KeyTable } from '../../../src/kvstore/session/key-table.ts';
 import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../support/settle.ts';
@@ -62,15 +63,18 @@ class ManualBackend {
 describe('keys that an earlier session has left under its leases', () => {
   let clock: ManualClock;
   let backend: ManualBackend;
+  let keys: KeyTable;
   let store: SyncStore;
   let ended: AbortController;
 
   beforeEach(() => {
     clock = new ManualClock();
     backend = new ManualBackend();
+    keys = new KeyTable();
     ended = new AbortController();
     store = new SyncStore({
       prefix: 'own/',
+      keys,
       clock,
       random: () => 0.5,
       backend: backend as unknown as KvstoreBackend,
@@ -346,6 +350,9 @@ describe('keys that an earlier session has left under its leases', () => {
     await store.endAdoption();
     for (const _ of store.visitInherited(1, (name) => found.push(name)));
     expect(found).toEqual(['c']);
+    // The rows of the others are free again.
+    const names = Array.from({ length: keys.limit }, (_, row) => keys.nameAt(row));
+    expect(names.filter((name) => name !== undefined)).toEqual(['b']);
   });
 
   it('become wanted if they exist before the list is complete, for an owner that asks for them', async () => {
