@@ -134,13 +134,13 @@ export class NetlinkSocket implements Disposable {
       this.#encode([{ ...request, flags: NLM_F.dump }], 0);
       this.#send();
       let isComplete = true;
-      for (let events = this.events(); events !== undefined; events = this.events()) {
-        if (events === 'overrun') {
+      for (let messages = this.receive(); messages !== undefined; messages = this.receive()) {
+        if (messages === 'overrun') {
           isComplete = false;
           continue;
         }
-        isComplete &&= events.every(({ flags }) => (flags & NLM_F.dumpInterrupted) === 0);
-        yield this.#valuesIn(events, request.operation, read);
+        isComplete &&= messages.every(({ flags }) => (flags & NLM_F.dumpInterrupted) === 0);
+        yield this.#valuesIn(messages, request.operation, read);
       }
       if (isComplete || tries === DUMP_TRIES) return;
       yield 'again';
@@ -148,10 +148,10 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Returns received events of the joined groups, at most one system call's worth; `undefined` if there are none.
-   * `overrun` means that events were lost and everything must be dumped again.
+   * Returns the messages of one system call: answers, and events of the joined groups. Returns `undefined` if there are
+   * none, and `overrun` if messages were lost: everything must be dumped again.
    */
-  events(): readonly NetlinkMessage[] | 'overrun' | undefined {
+  receive(): readonly NetlinkMessage[] | 'overrun' | undefined {
     try {
       const bytes = this.#kernel.receive(this.#fd);
       return bytes && readMessages(bytes);
@@ -161,7 +161,7 @@ export class NetlinkSocket implements Disposable {
     }
   }
 
-  /** Calls back when there are events, until the result is disposed of. */
+  /** Calls back when there are messages to receive, until the result is disposed of. */
   onEvents(callback: () => void): Disposable {
     return this.#kernel.native.onReadable(this.#fd, callback);
   }
@@ -263,9 +263,9 @@ export class NetlinkSocket implements Disposable {
   #exchange(onMessage: (message: NetlinkMessage) => void): boolean {
     this.#send();
     let isComplete = true;
-    for (let events = this.events(); events !== undefined; events = this.events()) {
-      if (events === 'overrun') isComplete = false;
-      else for (const message of events) onMessage(message);
+    for (let messages = this.receive(); messages !== undefined; messages = this.receive()) {
+      if (messages === 'overrun') isComplete = false;
+      else for (const message of messages) onMessage(message);
     }
     return isComplete;
   }

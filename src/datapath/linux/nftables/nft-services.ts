@@ -109,7 +109,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   #areChanged(monitor: NetlinkSocket, tables: readonly NftTable[]): boolean {
     let isChanged = false;
     try {
-      for (let received = monitor.events(); received !== undefined; received = monitor.events()) {
+      for (let received = monitor.receive(); received !== undefined; received = monitor.receive()) {
         isChanged ||=
           received === 'overrun' ||
           received.some(

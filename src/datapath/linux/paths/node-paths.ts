@@ -287,7 +287,7 @@ export class NodePaths implements NodeHandler, Disposable {
 
   #readPendingEvents(): void {
     const monitor = this.#monitor;
-    for (let events = monitor?.events(); events !== undefined; events = monitor?.events()) {
+    for (let events = monitor?.receive(); events !== undefined; events = monitor?.receive()) {
       if (events === 'overrun') {
         this.#applyEvent({ reachChanged: true, mustReread: true });
         continue;

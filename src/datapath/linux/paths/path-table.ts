@@ -135,7 +135,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     using changes = this.open({ groups: [IPV6_ROUTES_GROUP] });
     yield* this.#readRoutes(socket, 6);
     // If IPv6 routes change during a dump, it may miss others, and the kernel does not flag this.
-    if (changes.events() !== undefined) yield* this.#readRoutes(socket, 6);
+    if (changes.receive() !== undefined) yield* this.#readRoutes(socket, 6);
   }
 
   apply(changes: readonly TableChange<PathItem>[]): readonly (SyscallError | undefined)[] {

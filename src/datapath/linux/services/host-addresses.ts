@@ -89,7 +89,7 @@ export class HostAddresses implements Disposable {
   /** Discards the events and schedules a read of all addresses. */
   #onEvents(): void {
     try {
-      while (this.#monitor.events() !== undefined);
+      while (this.#monitor.receive() !== undefined);
     } catch (error) {
       this.#failure = messageOf(error);
     }

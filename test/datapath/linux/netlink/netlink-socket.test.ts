@@ -170,17 +170,17 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     here.run('ip', 'route', 'add', '10.77.0.0/16', 'via', '10.200.0.2');
     await called;
     poll?.[Symbol.dispose]();
-    const events = listening.events();
+    const events = listening.receive();
     expect(events === 'overrun' ? [] : events?.map(readRoute)).toMatchObject([
       { destination: '10.77.0.0/16' },
     ]);
-    expect(listening.events()).toBeUndefined();
+    expect(listening.receive()).toBeUndefined();
     const many = Array.from({ length: 20_000 }, (_, at) =>
       addRoute(`10.${at >> 8}.${at & 255}.0/24`, '10.200.0.2'),
     );
     expect(socket.transact(many).filter(Boolean)).toEqual([]);
     const received: unknown[] = [];
-    for (let got = listening.events(); got !== undefined; got = listening.events()) received.push(got);
+    for (let got = listening.receive(); got !== undefined; got = listening.receive()) received.push(got);
     expect(received).toContain('overrun');
     expect(routes(socket).filter(({ protocol }) => protocol === 201)).toHaveLength(20_000);
   });

@@ -81,9 +81,9 @@ export class PathsUnderTest implements Disposable {
 
   /** Counts the events that the handler reads from its socket. */
   #counted(socket: NetlinkSocket): NetlinkSocket {
-    const events = socket.events.bind(socket);
-    socket.events = () => {
-      const got = events();
+    const receive = socket.receive.bind(socket);
+    socket.receive = () => {
+      const got = receive();
       if (got === 'overrun') this.overruns++;
       else this.#received += got?.length ?? 0;
       return got;
@@ -92,7 +92,7 @@ export class PathsUnderTest implements Disposable {
   }
 
   async #heard(): Promise<void> {
-    for (let got = this.#events?.events(); got !== undefined; got = this.#events?.events())
+    for (let got = this.#events?.receive(); got !== undefined; got = this.#events?.receive())
       this.#sent = got === 'overrun' ? Number.NEGATIVE_INFINITY : this.#sent + got.length;
     const late = performance.now() + HEARD_MS;
     for (let turn = 0; this.#received < this.#sent; turn++) {
