@@ -66,7 +66,9 @@ function datapathLines(datapath: DatapathDocument): readonly string[] {
     ...tables.flatMap(({ name, waiting }) =>
       waiting === 0
         ? []
-        : [`${name}: ${counted(waiting, 'delete')} wait until other tables no longer refer to their keys`],
+        : [
+            `${name}: ${counted(waiting, 'delete waits', 'deletes wait')} until no other table refers to the keys`,
+          ],
     ),
     ...tables.flatMap(({ name, failures: failing }) =>
       failing.map(

@@ -103,7 +103,7 @@ describe('datapath status', () => {
         "TABLE    STATE     ITEMS  WANTED  CAPACITY  FULL   PENDING  UNCONFIRMED  NO ROOM  FAILING  REPAIRED",
         "ipcache  adopting  12     11      13        92 %   14       15           16       18       21",
         "routes   adopting  12     11      -         1.2 %  14       15           16       18       21",
-        "ipcache: 1 delete wait until other tables no longer refer to their keys",
+        "ipcache: 1 delete waits until no other table refers to the keys",
         "ipcache: 10.0.0.1/32: no memory, 2 attempts",
         "ipcache: map full has 9 of 10 entries",
         "no cgroup",
