@@ -96,7 +96,7 @@ function addServiceRoutes(app: ApiApp, context: RouteContext): void {
 
   addList(app, context, {
     plural: 'services',
-    pageOf: 'services with their backends, sorted by namespace and name',
+    contents: 'services with their backends, sorted by namespace and name',
     schema: SERVICE,
     filters: SERVICE_FILTERS,
     filterOf: serviceFilter,
@@ -136,7 +136,7 @@ function addNodeRoutes(app: ApiApp, context: RouteContext): void {
 
   addList(app, context, {
     plural: 'nodes',
-    pageOf: 'nodes, sorted by cluster and name',
+    contents: 'nodes, sorted by cluster and name',
     schema: NODE,
     filters: NODE_FILTERS,
     filterOf: nodeFilter,
@@ -173,7 +173,7 @@ function addIdentityRoutes(app: ApiApp, context: RouteContext): void {
 
   addList(app, context, {
     plural: 'identities',
-    pageOf: 'identities with known labels, in no particular order',
+    contents: 'identities with known labels, in no particular order',
     schema: IDENTITY,
     filters: IDENTITY_FILTERS,
     filterOf: identityFilter,
@@ -203,8 +203,8 @@ type Filters = Readonly<Record<string, string | undefined>>;
 interface EngineList<V extends object, T extends object> {
   /** The name of the list in paths and descriptions. */
   readonly plural: string;
-  /** Describes the items of a page and their order. */
-  readonly pageOf: string;
+  /** The items of a page and their order, for its description. */
+  readonly contents: string;
   readonly schema: z.ZodType<T>;
   readonly filters: Readonly<Record<string, z.ZodType<string | undefined>>>;
   readonly filterOf: (filters: Filters) => (item: V) => boolean;
@@ -232,7 +232,7 @@ function addList<V extends object, T extends object>(
   const getPage = createRoute({
     method: 'get',
     path: `/v1/${plural}`,
-    summary: `Returns a page of ${list.pageOf}`,
+    summary: `Returns a page of ${list.contents}`,
     request: { query: z.strictObject({ ...filters, ...PAGE_PARAMETERS }) },
     responses: answers(pageOf(list.schema), `A page of ${plural}`),
   });
