@@ -50,8 +50,8 @@ export function manyIncompleteText(clusters: readonly ClusterDocument[]): string
 }
 
 /**
- * Returns one sentence for each cluster that is not ready and for which `isMeant` is true (default: all), or one for
- * many.
+ * Returns the sentences about clusters that are not ready: one for each, or one for all if they are many. Considers
+ * only clusters for which `isMeant` returns true.
  */
 export async function incompleteTexts(
   ask: Ask,

@@ -64,8 +64,8 @@ export abstract class ClusterSet implements SyncMembers, AsyncDisposable {
   }
 
   /**
-   * Follows the cluster `name` with the client of `connect`. If the cluster is known, it changes to the new
-   * client and keeps its state until the new lists no longer contain it. Resolves when the previous attempt has ended;
+   * Follows the cluster `name` with the client of `connect`. If the cluster is known, it changes to the new client, and
+   * keeps each entry until a complete list of the new client lacks it. Resolves when the previous attempt has ended;
    * does not wait for the connection.
    */
   add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {

@@ -9,7 +9,10 @@ const MAX_BYTES = 512;
 const decoder = new TextDecoder();
 
 interface InternedEntry<T> {
-  /** The text. Small typed arrays are on the heap; an `ArrayBuffer` takes longer to create than most values. */
+  /**
+   * The bytes of the text, four in each word. V8 stores a small typed array without an `ArrayBuffer`, which takes
+   * longer to create than most values.
+   */
   readonly words: Int32Array;
   readonly length: number;
   readonly value: T;

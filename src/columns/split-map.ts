@@ -1,10 +1,10 @@
 /** Average number of entries of a bucket. A bucket is split in less than 1 ms. */
 const BUCKET_ENTRIES = 1024;
-/** The end of a key differs more often than its beginning. */
+/** Number of hashed characters. They are near the end of a key, which differs more often than its beginning. */
 const HASHED_CHARACTERS = 32;
 /**
- * The last characters are not hashed, so that successive keys, such as addresses, share a bucket. With a bucket for
- * each of them, an access takes 1.5 times as long, because all of its memory is out of the cache.
+ * Number of characters at the very end that are not hashed, so that successive keys, such as addresses, share a bucket.
+ * With a bucket for each of them, an access takes 1.5 times as long, because all of its memory is out of the cache.
  */
 const LAST_CHARACTERS = 2;
 

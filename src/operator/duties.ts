@@ -174,9 +174,9 @@ function publishDuties(
 }
 
 /**
- * Returns the duties that read remote clusters, and the objects of the multi-cluster services API. The readers are
- * created before any duty runs, because `RemoteClusters` accepts no engines later. The order of the duties has no
- * effect: when they start, all readers clear their state in the same turn, before the first cluster is connected.
+ * Returns the duties that read remote clusters, and the objects of the multi-cluster services API. Duties register with
+ * `RemoteClusters` when they are created, because it accepts no receivers after its start. The order of the duties has
+ * no effect: when they start, all clear their state in the same turn, before the first cluster is connected.
  */
 function importDuties(
   options: OperatorDutiesOptions,

@@ -41,7 +41,7 @@ export interface DutyStatus {
   readonly state: DutyState;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
-  /** Why the duty waits, without a final period, if the reason is known and no failure. */
+  /** Why the duty waits, without a final period. Undefined if the reason is not known, or if it is `lastFailure`. */
   readonly waitsFor?: string | undefined;
   /** Present if the duty maintains keys of a kvstore. */
   readonly published?: PublishedKeys | undefined;

@@ -24,8 +24,7 @@ export interface CiliumEndpoint {
 }
 
 /**
- * Determines the treatment of an endpoint (AGENT 10): a `pod` is restored, `health` (of `cilium-health`) is not, and
- * `host` and `ingress` are created again.
+ * The kind of an endpoint: only a `pod` is restored (AGENT 10). `health`: the endpoint of `cilium-health`.
  */
 export type EndpointKind = 'pod' | 'health' | 'host' | 'ingress';
 

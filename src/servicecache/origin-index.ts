@@ -21,7 +21,10 @@ export interface OriginChange {
 export interface Origins {
   /** Returns all origins with their backends, unordered. */
   all(): Iterable<readonly [Origin, OfferedBackends]>;
-  /** Returns the origin of a winner whose address has one claim. Checks the slices of its cluster one by one. */
+  /**
+   * Returns the origin of `winner`, the effective backend of its address, if only one origin has the address. Checks
+   * the slices of its cluster one by one.
+   */
   search(winner: Backend): Origin | undefined;
   /** Returns the number of slices of a cluster, which a search checks. */
   sliceCount(cluster: string): number;
@@ -48,8 +51,8 @@ const INDEXED_PER_CHANGE = 1024;
  */
 export class OriginIndex {
   /**
-   * The origin of each address with one claim, if it is indexed. Addresses without a claim, or with several, may have
-   * any origin, because a new or last claim replaces it.
+   * The origin of each address with one claim, if it is indexed. The origin of any other address may be wrong: it
+   * is set again when the address has one claim.
    */
   readonly #byAddress = new SplitMap<Origin>();
   /** The addresses that are not yet indexed; undefined before the first search. */

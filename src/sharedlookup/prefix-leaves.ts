@@ -349,7 +349,7 @@ export class PrefixLeaves {
     return created;
   }
 
-  /** Copies the prefixes of a leaf into two others of the same depth, by the last bit of their part. */
+  /** Moves the prefixes of a leaf into two others of the same depth, by the last bit of their part. */
   #moveAll(from: number, low: number, high: number): void {
     const { words } = this.#heap;
     const depth = depthOf(words, low);

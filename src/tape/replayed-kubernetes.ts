@@ -65,6 +65,7 @@ export class ReplayedKubernetes {
     return this.#feed.stop();
   }
 
+  /** Returns the sink of a kind. Starts its feed if the tape has no line with its start. */
   #sinkOf(kind: string): ResourceSink {
     let sink = this.#sinks.get(kind);
     if (sink === undefined) {

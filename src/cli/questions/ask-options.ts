@@ -9,7 +9,10 @@ import { addSocketOption, type SocketFlags } from '../serve-options.ts';
 export interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly output: ListFormat;
   readonly quiet?: true;
-  /** Set by {@link addAskOptions}: false if an option such as `--watch` requires a running agent. */
+  /**
+   * Set by {@link addAskOptions}: true if options that name a source could be added, so that an agent is run for the
+   * answer. False if an option such as `--watch` requires a running agent.
+   */
   readonly canRunAgent?: boolean;
   /** Set by {@link addAskOptions}: true if an option names a source, so that an agent is run for the answer. */
   readonly runsAgent?: boolean;

@@ -26,8 +26,8 @@ export const NO_NAMES: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml'];
 const CLEAR_SCREEN = '\u001B[H\u001B[2J';
 
 /**
- * Maximum length of a watched list compared with its last output (1 MiB). A list of at most this length is
- * shown again only if it differs.
+ * A watched list of at most this length (1 MiB) is shown again only if it differs from its last output. A longer one is
+ * always shown again.
  */
 const MAX_COMPARED: number = 1 << 20;
 

@@ -412,8 +412,8 @@ export class KeptTable<Item> implements Disposable {
       else this.#recordFailure(change.key, error);
     });
     if (full.length > 0) freed += this.#makeRoom(full);
-    // If an item takes entries of several maps, an update may have released some of them. So one more item without room
-    // is tried after each successful write.
+    // If an item takes entries of several maps, an update may have released some of them. So at least one item without
+    // room is tried after each chunk with a successful write.
     const hasWritten = this.#table.maps !== undefined && outcomes.includes(undefined);
     this.#retryWithoutRoom(hasWritten ? Math.max(freed, 1) : freed);
   }

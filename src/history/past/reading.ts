@@ -45,7 +45,7 @@ export class Reading {
     this.nextSequence = options.nextSequence;
   }
 
-  /** The interval of the retained changes. Between two processes there are no changes. */
+  /** The interval of the retained changes, including the times between two lives, which have no recorded changes. */
   get retained(): RetainedInterval {
     const now = this.#options.now();
     const from = this.lives.reduce(
@@ -55,7 +55,7 @@ export class Reading {
     return { from, to: now };
   }
 
-  /** Why no answer of this query is certain, if {@link Reading.isLost} is true. */
+  /** The reason why all answers of this query are uncertain; undefined unless {@link Reading.isLost} is true. */
   get lostReason(): Uncertainty | undefined {
     return this.isLost ? 'lost' : undefined;
   }

@@ -462,8 +462,9 @@ export class Reflector implements FollowedResource {
   /**
    * Checks if the server has the object of the last put at the same version. If so, it has the same history up to this
    * version, from which the watch continues. Otherwise a list follows, also if the object has changed, because its
-   * earlier versions cannot be read. If the last event was not a put, nothing is checked: the watch continues only if
-   * `isQuick` is true, because the connection was lost for too short a time for a restore.
+   * earlier versions cannot be read. If the last event was not a put, nothing is checked, and the result is `isQuick`.
+   *
+   * @param isQuick true if the connection was lost for too short a time for a restore
    */
   async #prove(isQuick: boolean): Promise<ActionResult> {
     const { lastPut } = this.#known;

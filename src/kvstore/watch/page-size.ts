@@ -9,7 +9,7 @@ const MAX_SHRINK = 4;
 
 /**
  * Number of keys of the next page of a listing. It starts small, because link and values are unknown. It grows if pages
- * are fast and shrinks if they are slow, fail, or exceed the limit of the transport. Pure: the caller measures.
+ * are fast and shrinks if they are slow, fail, or exceed the limit of the transport. The caller measures.
  */
 export class PageSize {
   #keys: number;

@@ -14,8 +14,8 @@ const BACKOFF = { baseMs: 1000, capMs: 60_000 };
 /**
  * Deletes, once, every CiliumEndpoint that exists at the start of the duty, even if its pod exists (OPERATOR 25). It is
  * for clusters whose agents no longer maintain CiliumEndpoints. CiliumEndpoints created later are kept. The
- * duty retries until all are deleted. The process deletes CiliumEndpoints only once, even if it is elected again. The
- * collectors of endpoints and identities must be off, because they rely on CiliumEndpoints.
+ * duty retries until all are deleted. A second run lists no CiliumEndpoints again. The collectors of endpoints and
+ * identities must be off, because they rely on CiliumEndpoints.
  */
 export class EndpointRemoval implements Duty {
   readonly name = 'endpoint-removal';

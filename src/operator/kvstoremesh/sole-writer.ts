@@ -16,8 +16,8 @@ export interface SoleWriterOptions extends Runtime {
 /** Time between two reads of the lock's holder while waiting for the lock. */
 const POLL_MS = 2000;
 /**
- * Number of consecutive reads with the same holder after which this holder is known to copy. A holder that has lost the
- * lock is replaced within 5 s. One that is the same in four reads, which take 6 s, has therefore not lost it.
+ * Number of consecutive reads of the same holder that prove that it has not lost the lock, and copies: four reads take
+ * 6 s, and a holder that has lost the lock is replaced within 5 s.
  */
 const EQUAL_READS = 4;
 

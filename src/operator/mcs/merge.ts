@@ -89,8 +89,8 @@ function samePort(a: ExportedPort, b: ExportedPort | undefined): boolean {
 }
 
 /**
- * Maximum number of ports of an import. It has about 300 kB with the managed fields, as has its derived Service; an API
- * server rejects objects of more than 1.5 MB. Cilium has no limit.
+ * Maximum number of ports of an import. With this many ports, the import and its derived Service have about 300 kB
+ * each, managed fields included. An API server rejects objects of more than 1.5 MB. Cilium has no limit.
  */
 const MAX_PORTS = 1000;
 
@@ -99,7 +99,7 @@ interface OwnedPort {
   readonly cluster: string;
 }
 
-/** The union of the first ports of all clusters, without ports in conflict with a port of an older export. */
+/** The union of the ports of all exports, without ports in conflict with a port of an older export. */
 class PortUnion {
   readonly #byNumber = new Map<string, OwnedPort>();
   readonly #byName = new Map<string, OwnedPort>();

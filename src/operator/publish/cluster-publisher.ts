@@ -64,7 +64,8 @@ export interface ClusterPublisherOptions extends RuntimeOptions, KeyOwner {
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /**
    * Receives failures of the heartbeat, of background tasks and of writes of keys, with the name of the task. All are
-   * retried. Of the failed writes of a prefix, each code is reported once until no write fails any more.
+   * retried. Failed writes of a prefix with one error code are reported once, and again only if no
+   * write has failed in the meantime.
    */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }

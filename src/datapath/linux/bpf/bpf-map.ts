@@ -95,7 +95,10 @@ export class BpfMap implements BatchedMap {
     return new BpfMap(bpf, fd, shape);
   }
 
-  /** Opens the map of a pin, of `any` capacity or the `same`; undefined if none. Throws {@link ForeignMapError}. */
+  /**
+   * Opens the map of a pin; undefined if there is no pin. Throws {@link ForeignMapError} if the map has another shape;
+   * with `any`, it may have another capacity.
+   */
   static open(
     bpf: Bpf,
     shape: MapShape,
@@ -113,7 +116,7 @@ export class BpfMap implements BatchedMap {
     });
   }
 
-  /** Opens the map of a pin, or creates one, pinned there if `isPinned`. Throws {@link ForeignMapError}. */
+  /** Opens the map of a pin, or creates a map and, if `isPinned`, its pin. Throws {@link ForeignMapError}. */
   static openOrCreate(
     bpf: Bpf,
     shape: MapShape,
@@ -231,8 +234,8 @@ export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 're
 export type PinnedShape = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
 /**
- * Removes a pin if its object is a map of this shape, or of another layout: of the same type, with the name of the pin.
- * Returns false if the pin is of any other object, which is kept.
+ * Removes a pin if its object is a map of this shape, or a map of another layout, which has this type and the name of
+ * the pin. Returns false if it is any other object: the pin is kept.
  */
 export function unpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
   const isOurs = usePin(bpf, path, (fd) => {
@@ -243,7 +246,7 @@ export function unpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
   return isOurs !== false;
 }
 
-/** Returns true if a map has this type, and the name of its pin, up to the version of a layout: `ipcache-1_18`. */
+/** Returns true if a map has this type, and the name of its pin without the layout: `ipcache` for `ipcache-1_18`. */
 function isOfPin(path: string, { type, name }: MapInfo, shape: PinnedShape): boolean {
   const [pinName = ''] = basename(path, STAGING_SUFFIX).split('-');
   return type === MAP_TYPES[shape.type] && name === pinName.slice(0, NAME_LENGTH);

@@ -83,7 +83,7 @@ export function linkInfo(bpf: Bpf, fd: number): LinkInfo {
   };
 }
 
-/** Returns the first 15 characters of a program's name; undefined without it or without `CAP_SYS_ADMIN`. */
+/** Returns the first 15 characters of a program's name; undefined if it does not exist, or without `CAP_SYS_ADMIN`. */
 export function programName(bpf: Bpf, id: number): string | undefined {
   bpf.attributes().setUint32(0, id, true);
   const fd = bpf.tryCall('PROG_GET_FD_BY_ID');

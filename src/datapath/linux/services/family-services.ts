@@ -355,12 +355,12 @@ function isStopped({ error, isUnfinished }: FrontendStep): boolean {
   return error !== undefined || isUnfinished;
 }
 
-/** Returns the backends to write in a step if they are missing: all, if the former ones are not known. */
+/** Returns the backends that a step adds to the former ones, or all its backends if the former ones are not known. */
 function addedBackends({ desired, former = NONE }: FrontendStep): readonly string[] {
   return without(desired?.backends ?? NONE, former);
 }
 
-/** Returns the members to write in a step if they are missing. */
+/** Returns the members that a step adds; if session affinity was off, all backends of the step. */
 function addedMembers(step: FrontendStep): readonly string[] {
   const { desired, installed } = step;
   return installed.affinitySeconds === 0 ? (desired?.backends ?? NONE) : addedBackends(step);
