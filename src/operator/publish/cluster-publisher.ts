@@ -64,8 +64,8 @@ export interface ClusterPublisherOptions extends RuntimeOptions, KeyOwner {
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /**
    * Receives failures of the heartbeat, of background tasks and of writes of keys, with the name of the task. All are
-   * retried. Failed writes of a prefix with one error code are reported once, and again only if no
-   * write has failed in the meantime.
+   * retried. The failed writes of a prefix are reported once for each error code, and again after all of them have
+   * succeeded.
    */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
