@@ -58,7 +58,7 @@ export interface PathEvent {
   readonly key?: string | undefined;
   /** True if the routes to next hops may have changed. */
   readonly reachChanged?: boolean | undefined;
-  /** True if some of our items may have been removed without an event. */
+  /** True if some of our items may have changed, and only a read can tell which. */
   readonly mustReread?: boolean | undefined;
 }
 
@@ -220,7 +220,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const isReplacing = (message.flags & NLM_F.replace) !== 0;
     if (route !== undefined) return this.#applyRoute(route, isGone, isReplacing);
     const neighbor = readNeighbor(message);
-    if (neighbor !== undefined) return this.#applyEntry(this.#neighborEntry(neighbor), isGone);
+    if (neighbor !== undefined) return this.#applyNeighbor(neighbor, isGone);
     if (readInterfaceAddress(message) === undefined) return {};
     // If an address is deleted, the kernel deletes the routes that need it, without an event for IPv4 routes.
     return { reachChanged: true, mustReread: message.type === RTM_ADDRESS.delete };
@@ -245,7 +245,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       yield* this.#readEntries(
         socket,
         neighborDump(kind, device.index),
-        readNeighbor,
+        readPermanent,
         (neighbor) => this.#recordEntry(this.#neighborEntry(neighbor)),
         (neighbor) => this.#removeEntry(this.#neighborEntry(neighbor)),
       );
@@ -328,9 +328,18 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return { kind: 'route', gateway, interface: isTunnel ? TUNNEL : index };
   }
 
+  #applyNeighbor(neighbor: Neighbor, isGone: boolean): PathEvent {
+    const entry = this.#neighborEntry(neighbor);
+    // The event of a deleted neighbour has the state `NUD_FAILED` and no hardware address. Only a read can tell if the
+    // neighbour was written again since.
+    if (entry !== undefined && !neighbor.permanent) return { mustReread: true };
+    return this.#applyEntry(entry, isGone);
+  }
+
+  /** Returns an entry of the tunnel. Only a permanent one is an item of this table. */
   #neighborEntry(neighbor: Neighbor): readonly [string, PathItem] | undefined {
-    const { kind, address = '', mac = '', permanent, protocol } = neighbor;
-    if (!permanent || neighbor.interface !== this.#device()?.index) return undefined;
+    const { kind, address = '', mac = '', protocol } = neighbor;
+    if (neighbor.interface !== this.#device()?.index) return undefined;
     if (kind === 'fdb') return [pathKey('fdb', mac), { kind, host: address }];
     return protocol === ROUTE_PROTOCOL ? [pathKey('neighbor', address), { kind, mac }] : undefined;
   }
@@ -455,4 +464,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     this.#links.clear(); // not earlier: the known links stay if the read fails
     for (const link of links) this.#links.set(link.index, link);
   }
+}
+
+function readPermanent(message: NetlinkMessage): Neighbor | undefined {
+  const neighbor = readNeighbor(message);
+  return neighbor?.permanent === true ? neighbor : undefined;
 }

@@ -551,6 +551,26 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
 
+  it.each([
+    ['deleted', ['del']],
+    ['no longer permanent', ['change', 'nud', 'stale']],
+  ])(
+    'are restored after their neighbour is %s by others (regression: only by the periodic repair)',
+    async (_, [verb = '', ...state]) => {
+      const one = under({ mode: 'tunnel' });
+      await one.start();
+      for (const other of [own, far]) one.paths.nodeAdd(other);
+      await one.settle();
+      const neighbors = (): string => host.run('ip', 'neigh', 'show', 'dev', DEVICE, 'nud', 'permanent');
+      const before = neighbors();
+      expect(before).toContain('10.3.0.0 ');
+      host.run('ip', 'neigh', verb, '10.3.0.0', 'dev', DEVICE, ...state);
+      expect(neighbors()).toBe('');
+      await one.settle();
+      expect(neighbors()).toBe(before);
+    },
+  );
+
   it('are restored if an interface is down and up again before the next read', async () => {
     // With IPv6 the address of the link would be removed, too, and its event would reveal the change.
     host.run('sysctl', '-qw', 'net.ipv6.conf.eth0.disable_ipv6=1');
