@@ -352,5 +352,17 @@ describe('published keys below a prefix', () => {
       await settle(10);
       expect([below(), failed]).toEqual([{ a: 'TWO' }, []]);
     });
+
+    it('are written again if they were deleted before', async () => {
+      const prefix = publish({ isEquivalent });
+      say(prefix, { a: 'one' });
+      await settle(10);
+      prefix.delete('a');
+      await settle(10);
+      expect(below()).toEqual({});
+      say(prefix, { a: 'one' });
+      await settle(10);
+      expect(below()).toEqual({ a: 'one' });
+    });
   });
 });
