@@ -50,12 +50,13 @@ export function openNodes(access: HostAccess, mode: NodePathsOptions['mode']): L
 export function openIPCache(access: HostAccess): LinuxPart {
   const { bpf, options, addresses } = access;
   const { layout, dryRun } = options;
-  const { ipcache } = access.context.engines;
+  const { clusterName, engines } = access.context;
+  const { ipcache } = engines;
   const folder = access.folder();
   const map = new PinnedIPCache(bpf, join(folder, IPCACHE_PINS[layout]), options);
   const { table } = map;
   access.disableDryRunWrites(table);
-  const desired = new DesiredIPCache(ipcache, layout, (address) => addresses.has(address));
+  const desired = new DesiredIPCache(ipcache, layout, (address) => addresses.has(address), clusterName);
   const kept = new KeptTable(table, desired, access.tableContext);
   const repair = async (): Promise<void> => void (await kept.repair());
   const subscriptions = [
@@ -67,7 +68,7 @@ export function openIPCache(access: HostAccess): LinuxPart {
       markPrefixes((prefix) => kept.mark(prefix)),
       { replay: false },
     ),
-    ipcache.subscribeOwners(rerankPrefixes(kept)),
+    ipcache.subscribeOwners(rerankPrefixes(kept, clusterName)),
   ];
   const guard = guardPins(access, 'ipcache-pins', () => mapPins(bpf, [[map.pinPath, table.map.fd]]));
   return {

@@ -1,5 +1,6 @@
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import type {
+  ClaimWriter,
   IPCacheChange,
   IPCacheEntry,
   IPCacheListener,
@@ -7,7 +8,7 @@ import type {
   OwnerListener,
 } from '../../ipcache/types.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
-import { type Source, sourceRank } from '../../model/source.ts';
+import { ownerCluster, sourceRank } from '../../model/source.ts';
 import { addressBits, maskWords } from '../../net/address-words.ts';
 import { formatAddress } from '../../net/format-address.ts';
 import { isMapped, scanIPv4 } from '../../net/parse-address.ts';
@@ -288,22 +289,26 @@ export type IPCacheReads = Pick<IPCache, 'lookupByPrefix' | 'entries' | 'size'>;
 /** Returns true if an address belongs to this host. */
 export type IsLocalAddress = (address: string) => boolean;
 
-/** Returns true if claims of this source are those of other clusters. */
-function isRemoteCluster(source: Source | undefined): boolean {
-  return source === 'clustermesh';
+/** Returns true if a claim is of another cluster than `clusterName`, or was before a restart. */
+function isRemoteClaim(writer: ClaimWriter | undefined, clusterName: string): boolean {
+  if (writer?.source !== 'restored') return writer?.source === 'clustermesh';
+  const cluster = ownerCluster(writer.owner);
+  return cluster !== '' && cluster !== clusterName;
 }
 
 /** The host IP parsed last. */
 const parsedHost = prefixRegister();
 
 function itemOf(
-  { identity, hostIP, encryptKey, source }: KeyedEntry,
+  entry: KeyedEntry,
   isLocal: IsLocalAddress,
   layout: IPCacheLayout,
+  clusterName: string,
 ): IPCacheItem {
+  const { identity, hostIP, encryptKey, source } = entry;
   const tunnel = hostIP === undefined || isLocal(hostIP) ? '' : hostIP;
   const isIPv4 = tunnel !== '' && scanIPv4(tunnel, parsedHost) === tunnel.length;
-  const isRemoteNode = identity === RESERVED_IDENTITIES['remote-node'] && isRemoteCluster(source);
+  const isRemoteNode = identity === RESERVED_IDENTITIES['remote-node'] && isRemoteClaim(entry, clusterName);
   return {
     identity,
     tunnel: isIPv4 ? parsedHost.w0 : 0,
@@ -319,16 +324,22 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   readonly #ipcache: IPCacheReads;
   readonly #layout: IPCacheLayout;
   readonly #isLocal: IsLocalAddress;
+  readonly #clusterName: string;
 
-  /** Entries whose host IP is local get no tunnel endpoint (pkg/datapath/ipcache). By default, no address is local. */
+  /**
+   * Entries whose host IP is local get no tunnel endpoint (pkg/datapath/ipcache). By default, no address is local.
+   * `clusterName`: the local cluster, whose restored nodes are no nodes of other clusters.
+   */
   constructor(
     ipcache: IPCacheReads,
     layout: IPCacheLayout = DEFAULT_LAYOUT,
     isLocal: IsLocalAddress = () => false,
+    clusterName = '',
   ) {
     this.#ipcache = ipcache;
     this.#layout = layout;
     this.#isLocal = isLocal;
+    this.#clusterName = clusterName;
   }
 
   /** Includes entries shadowed by an endpoint. */
@@ -338,12 +349,12 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
 
   get(key: string): IPCacheItem | undefined {
     const entry = this.#ipcache.lookupByPrefix(key);
-    return entry && itemOf(entry, this.#isLocal, this.#layout);
+    return entry && itemOf(entry, this.#isLocal, this.#layout, this.#clusterName);
   }
 
   *entries(): Generator<readonly [string, IPCacheItem], void, void> {
     for (const entry of this.#ipcache.entries())
-      yield [prefixOfKey(entry.key), itemOf(entry, this.#isLocal, this.#layout)];
+      yield [prefixOfKey(entry.key), itemOf(entry, this.#isLocal, this.#layout, this.#clusterName)];
   }
 }
 
@@ -361,15 +372,16 @@ export function markPrefixes(mark: (prefix: string) => void): IPCacheListener {
  * flags may change, and reports the others as reranked: the kernel does not store their sources, but the strongest
  * entries are kept if the map is full.
  */
-export function rerankPrefixes(table: {
-  readonly mark: (prefix: string) => void;
-  readonly rerank: (prefix: string) => void;
-}): OwnerListener {
+export function rerankPrefixes(
+  table: { readonly mark: (prefix: string) => void; readonly rerank: (prefix: string) => void },
+  clusterName = '',
+): OwnerListener {
   return {
     onOwnerChanges: (changes) => {
       for (const { key, previous, current } of changes) {
         const prefix = prefixOfKey(key);
-        if (isRemoteCluster(previous?.source) === isRemoteCluster(current?.source)) table.rerank(prefix);
+        if (isRemoteClaim(previous, clusterName) === isRemoteClaim(current, clusterName))
+          table.rerank(prefix);
         else table.mark(prefix);
       }
     },

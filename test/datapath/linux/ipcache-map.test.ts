@@ -613,11 +613,12 @@ describe('the flag for addresses of nodes of other clusters', () => {
     const ipcache = new IPCache({ retainOverruled: true });
     const table = new IPCacheTable(new FakeMap(ipcacheShape(layout, 64)), layout);
     const turns = new ManualTurns();
-    const kept = new KeptTable(table, new DesiredIPCache(ipcache, layout), turns);
+    const desired = new DesiredIPCache(ipcache, layout, undefined, 'atlantic');
+    const kept = new KeptTable(table, desired, turns);
     ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
-    ipcache.subscribeOwners(rerankPrefixes(kept));
+    ipcache.subscribeOwners(rerankPrefixes(kept, 'atlantic'));
     await turns.until(kept.adopt());
-    return { ipcache, table, turns };
+    return { ipcache, table, turns, kept };
   };
   const REMOTE = { identity: 6, source: 'clustermesh', owner: 'pacific/n1' } as const;
 
@@ -648,6 +649,19 @@ describe('the flag for addresses of nodes of other clusters', () => {
     ipcache.delete('192.168.9.1', { source: 'kvstore', owner: 'atlantic/n1' });
     await turns.settle();
     expect(printed(table)).toEqual({ '192.168.9.1/32': 'identity 6 flags 8' });
+  });
+
+  it('is set for restored nodes, too (regression: a restart removed it until the cluster answered)', async () => {
+    const { ipcache, table, turns, kept } = await start('1.18');
+    ipcache.upsert('192.168.9.1', { ...REMOTE, source: 'restored' });
+    ipcache.upsert('192.168.1.1', { identity: 6, source: 'restored', owner: 'atlantic/n1' });
+    await turns.settle();
+    const expected = { '192.168.9.1/32': 'identity 6 flags 8', '192.168.1.1/32': 'identity 6' };
+    expect(printed(table)).toEqual(expected);
+    ipcache.upsert('192.168.9.1', REMOTE);
+    await turns.settle();
+    expect(printed(table)).toEqual(expected);
+    expect(kept.status().upserts).toBe(2); // the confirmation changes no value
   });
 
   it('is not in earlier layouts', async () => {
