@@ -5,7 +5,7 @@ import { NetlinkFormatError, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 
 /** Numbers of address families (`AF_*`). */
-export const AF = { unspecified: 0, inet: 2, bridge: 7, inet6: 10, netlink: 16 } as const;
+export const AF = { unspecified: 0, inet: 2, inet6: 10, netlink: 16 } as const;
 
 /** The result of the last call of {@link parse}. */
 const parsed = prefixRegister();
@@ -81,15 +81,6 @@ export function readPrefix(bytes: Uint8Array | undefined, length: number, family
       `invalid prefix: IPv${words.family}, length ${length}; expected IPv${family}`,
     );
   return formatPrefix(words, length);
-}
-
-/** Returns text such as `02:dc:c0:a8:00:01`. */
-export function formatMAC(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join(':');
-}
-
-export function parseMAC(text: string): Uint8Array {
-  return Uint8Array.from(text.split(':'), (digits) => Number.parseInt(digits, 16));
 }
 
 /** Parses an address or prefix into `parsed`. Returns its length. */

@@ -1,11 +1,4 @@
-import {
-  AF,
-  familyOf,
-  formatMAC,
-  parseMAC,
-  readAddressAttribute,
-  writeAddressAttribute,
-} from './address-bytes.ts';
+import { AF } from './address-bytes.ts';
 import { Attributes, type NetlinkMessage, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 import type { NetlinkRequest } from './netlink-socket.ts';
@@ -13,17 +6,19 @@ import type { NetlinkRequest } from './netlink-socket.ts';
 /** Types of messages about links. */
 export const RTM_LINK = { add: 16, delete: 17, get: 18 } as const;
 
-const IFF_UP = 1;
+const IFF = { up: 0x1, noARP: 0x80 } as const;
 const FIXED_BYTES = 16;
-const IFLA = { address: 1, name: 3, mtu: 4, info: 18, alias: 20 } as const;
+const IFLA = { name: 3, mtu: 4, info: 18, alias: 20 } as const;
 const INFO = { kind: 1, data: 2 } as const;
-const VXLAN = { id: 1, local: 4, learning: 7, port: 15, local6: 17 } as const;
+const VXLAN = { id: 1, learning: 7, port: 15, zeroChecksum6: 20, external: 25 } as const;
 
 export interface Vxlan {
-  /** The network identifier, 24 bits. */
-  readonly id: number;
+  /**
+   * The network identifier, 24 bits; `any` if the interface receives packets with any, and each route sets that of the
+   * packets it sends (`external` in `ip`).
+   */
+  readonly vni: number | 'any';
   readonly port: number;
-  readonly local: string | undefined;
 }
 
 export interface Link {
@@ -32,8 +27,8 @@ export interface Link {
   readonly name: string;
   readonly up: boolean;
   readonly mtu: number;
-  /** `02:dc:c0:a8:00:01`. */
-  readonly mac: string | undefined;
+  /** True if the interface asks for the hardware addresses of next hops; otherwise it sends its own. */
+  readonly arp: boolean;
   /** A text for people, set by the creator. */
   readonly alias: string | undefined;
   readonly vxlan: Vxlan | undefined;
@@ -45,12 +40,17 @@ export interface Link {
  * except `vxlan`. If the name is empty, the interface keeps its name.
  */
 export function writeLink(writer: MessageWriter, link: Link, change: 'create' | 'change'): void {
-  const { index, name, mac, mtu, alias, vxlan, up } = link;
-  const flags = up ? IFF_UP : 0;
-  writer.u8(AF.unspecified).u8(0).u16(0).u32(index).u32(flags).u32(IFF_UP);
+  const { index, name, mtu, alias, vxlan, up, arp } = link;
+  const flags = (up ? IFF.up : 0) | (arp ? 0 : IFF.noARP);
+  writer
+    .u8(AF.unspecified)
+    .u8(0)
+    .u16(0)
+    .u32(index)
+    .u32(flags)
+    .u32(IFF.up | IFF.noARP);
   if (name !== '') writer.attributeText(IFLA.name, name);
   writer.attributeU32(IFLA.mtu, mtu);
-  if (mac !== undefined) writer.attributeBytes(IFLA.address, parseMAC(mac));
   if (alias !== undefined) writer.attributeText(IFLA.alias, alias);
   if (vxlan === undefined || change === 'change') return;
   writer.nest(IFLA.info, () => {
@@ -59,12 +59,13 @@ export function writeLink(writer: MessageWriter, link: Link, change: 'create' | 
   });
 }
 
-function writeVxlan(writer: MessageWriter, { id, port, local }: Vxlan): void {
-  writer.attributeU32(VXLAN.id, id).attributeBE16(VXLAN.port, port);
-  // All FDB entries are written.
-  writer.attributeU8(VXLAN.learning, 0);
-  if (local !== undefined)
-    writeAddressAttribute(writer, familyOf(local) === 4 ? VXLAN.local : VXLAN.local6, local);
+function writeVxlan(writer: MessageWriter, { vni, port }: Vxlan): void {
+  writer.attributeBE16(VXLAN.port, port);
+  if (vni === 'any') writer.attributeU8(VXLAN.external, 1);
+  else writer.attributeU32(VXLAN.id, vni);
+  // Routes contain the address of the other end, so no hardware addresses are learned. Senders may leave out the UDP
+  // checksum, which IPv6 requires by default.
+  writer.attributeU8(VXLAN.learning, 0).attributeU8(VXLAN.zeroChecksum6, 1);
 }
 
 /** Returns a request for all links, or for the one with this index or name. */
@@ -84,13 +85,13 @@ export function readLink({ type, body }: NetlinkMessage): Link | undefined {
   if (body[0] !== AF.unspecified) return undefined;
   const view = viewOf(body);
   const info = attributes.nested(IFLA.info);
-  const mac = attributes.bytes(IFLA.address);
+  const flags = view.getUint32(8, true);
   return {
     index: view.getUint32(4, true),
     name: attributes.text(IFLA.name) ?? '',
-    up: (view.getUint32(8, true) & IFF_UP) !== 0,
+    up: (flags & IFF.up) !== 0,
     mtu: attributes.u32(IFLA.mtu) ?? 0,
-    mac: mac && formatMAC(mac),
+    arp: (flags & IFF.noARP) === 0,
     alias: attributes.text(IFLA.alias),
     vxlan: info?.text(INFO.kind) === 'vxlan' ? readVxlan(info?.nested(INFO.data)) : undefined,
   };
@@ -99,9 +100,8 @@ export function readLink({ type, body }: NetlinkMessage): Link | undefined {
 function readVxlan(data: Attributes | undefined): Vxlan | undefined {
   return (
     data && {
-      id: data.u32(VXLAN.id) ?? 0,
+      vni: data.u8(VXLAN.external) === 1 ? 'any' : (data.u32(VXLAN.id) ?? 0),
       port: data.be16(VXLAN.port) ?? 0,
-      local: readAddressAttribute(data.bytes(VXLAN.local) ?? data.bytes(VXLAN.local6)),
     }
   );
 }

@@ -69,6 +69,11 @@ export class Attributes {
     return this.#number(type, 1)?.[0];
   }
 
+  u16(type: number): number | undefined {
+    const bytes = this.#number(type, 2);
+    return bytes && readU16(bytes, 0);
+  }
+
   be16(type: number): number | undefined {
     const [high = 0, low = 0] = this.#number(type, 2) ?? NO_BYTES;
     return this.#byType[type] && (high << 8) | low;
@@ -77,6 +82,12 @@ export class Attributes {
   be32(type: number): number | undefined {
     const bytes = this.#number(type, 4);
     return bytes && viewOf(bytes).getUint32(0);
+  }
+
+  /** Returns a number of 64 bits, exact below 2^53. */
+  be64(type: number): number | undefined {
+    const bytes = this.#number(type, 8);
+    return bytes && Number(viewOf(bytes).getBigUint64(0));
   }
 
   u32(type: number): number | undefined {

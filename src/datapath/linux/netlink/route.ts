@@ -30,12 +30,42 @@ const RT_SCOPE_NOWHERE = 255;
 const RTNH_F_ONLINK = 4;
 const FIXED_BYTES = 12;
 const RTNH_FIXED_BYTES = 8;
-const RTA = { dst: 1, oif: 4, gateway: 5, priority: 6, multipath: 9, table: 15 } as const;
+const RTA = {
+  dst: 1,
+  oif: 4,
+  gateway: 5,
+  priority: 6,
+  multipath: 9,
+  table: 15,
+  encapType: 21,
+  encap: 22,
+} as const;
+/** Types of encapsulation in IP (`LWTUNNEL_ENCAP_*`), by family of the outer addresses. */
+const ENCAP_TYPE = { 4: 2, 6: 4 } as const;
+/** Attributes of an encapsulation, the same for both families (`LWTUNNEL_IP_*`, `LWTUNNEL_IP6_*`). */
+const ENCAP = { id: 1, destination: 2, source: 3, ttl: 4, tos: 5, flags: 6 } as const;
+
+/** The outer header of the packets of a route through a tunnel. */
+export interface Encap {
+  /** The network identifier of the tunnel. */
+  readonly id: number;
+  readonly source: string;
+  readonly destination: string;
+  /** 0: the kernel chooses. */
+  readonly ttl: number;
+  readonly tos: number;
+  /** Flags of the kernel, such as {@link ENCAP_CHECKSUM}. */
+  readonly flags: number;
+}
+
+/** The outer UDP header has a checksum (`TUNNEL_CSUM`). */
+export const ENCAP_CHECKSUM = 1;
 
 /** One of several next hops of a route. */
 export interface NextHop {
   readonly gateway: string | undefined;
   readonly interface: number;
+  readonly encap?: Encap | undefined;
 }
 
 export interface Route {
@@ -48,7 +78,9 @@ export interface Route {
   readonly gateway: string | undefined;
   /** Index of the interface; 0 if there is none or several. */
   readonly interface: number;
-  /** The next hops if there are several. `gateway` and `interface` are not set then. */
+  /** The encapsulation in IP. Of a foreign route, one of another type is not read. */
+  readonly encap?: Encap | undefined;
+  /** The next hops if there are several. `gateway`, `interface` and `encap` are not set then. */
   readonly hops?: readonly NextHop[] | undefined;
   /** True if the next hop is assumed to be on the link, regardless of the addresses of the interface. */
   readonly onlink: boolean;
@@ -63,7 +95,7 @@ export interface Route {
  * and scope match anything as well, so a delete also matches routes on the link itself and blackholes.
  */
 export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 'delete' = 'add'): void {
-  const { destination, table, protocol, gateway, metric } = route;
+  const { destination, table, protocol, gateway, metric, encap } = route;
   const [scope, kind] = change === 'delete' ? [RT_SCOPE_NOWHERE, 0] : [0, RTN_UNICAST];
   // `struct rtmsg`: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
   writer
@@ -81,6 +113,17 @@ export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 
   if (gateway !== undefined) writeAddressAttribute(writer, RTA.gateway, gateway);
   if (route.interface !== 0) writer.attributeU32(RTA.oif, route.interface);
   if (metric !== 0) writer.attributeU32(RTA.priority, metric);
+  if (encap !== undefined) writeEncap(writer, encap);
+}
+
+function writeEncap(writer: MessageWriter, { id, source, destination, ttl, tos, flags }: Encap): void {
+  writer.nest(RTA.encap, () => {
+    writer.attribute(ENCAP.id, () => writer.be32(0).be32(id)); // 64 bits
+    writeAddressAttribute(writer, ENCAP.destination, destination);
+    writeAddressAttribute(writer, ENCAP.source, source);
+    writer.attributeU8(ENCAP.ttl, ttl).attributeU8(ENCAP.tos, tos).attributeBE16(ENCAP.flags, flags);
+  });
+  writer.attribute(RTA.encapType, () => writer.u16(ENCAP_TYPE[familyOf(destination)]));
 }
 
 /** Returns the request for all routes of a table. */
@@ -115,11 +158,42 @@ export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
     protocol,
     gateway: readAddressAttribute(attributes.bytes(RTA.gateway)),
     interface: attributes.u32(RTA.oif) ?? 0,
+    encap: readEncap(attributes),
     hops: readHops(attributes.bytes(RTA.multipath)),
     onlink: (readU32(body, 8) & RTNH_F_ONLINK) !== 0,
     metric: attributes.u32(RTA.priority) ?? 0,
     isUnicast: kind === RTN_UNICAST,
   };
+}
+
+/** Returns the encapsulation in the attributes of a route or next hop; `undefined` if it is not in IP. */
+function readEncap(attributes: Attributes): Encap | undefined {
+  const type = attributes.u16(RTA.encapType);
+  const encap = type === ENCAP_TYPE[4] || type === ENCAP_TYPE[6] ? attributes.nested(RTA.encap) : undefined;
+  const destination = readAddressAttribute(encap?.bytes(ENCAP.destination));
+  const source = readAddressAttribute(encap?.bytes(ENCAP.source));
+  if (encap === undefined || destination === undefined || source === undefined) return undefined;
+  return {
+    id: encap.be64(ENCAP.id) ?? 0,
+    source,
+    destination,
+    ttl: encap.u8(ENCAP.ttl) ?? 0,
+    tos: encap.u8(ENCAP.tos) ?? 0,
+    flags: encap.be16(ENCAP.flags) ?? 0,
+  };
+}
+
+/** Returns true if two encapsulations, or their absence, are equal. */
+export function equalEncaps(a: Encap | undefined, b: Encap | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return (
+    a.id === b.id &&
+    a.source === b.source &&
+    a.destination === b.destination &&
+    a.ttl === b.ttl &&
+    a.tos === b.tos &&
+    a.flags === b.flags
+  );
 }
 
 /**
@@ -137,6 +211,7 @@ function readHops(bytes: Uint8Array | undefined): readonly NextHop[] | undefined
     hops.push({
       gateway: readAddressAttribute(attributes.bytes(RTA.gateway)),
       interface: readU32(bytes, at + 4),
+      encap: readEncap(attributes),
     });
     at += align(length);
   }

@@ -8,7 +8,7 @@ import { type MessageWriter, NLM_F } from '../netlink/message-writer.ts';
 import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
 
 /** Families of tables (`NFPROTO_*`). */
-export const NFPROTO = { ipv4: 2, ipv6: 10 } as const;
+export const NFPROTO = { ipv4: 2, netdev: 5, ipv6: 10 } as const;
 
 /** Hooks in the path of packets (`NF_INET_*`). */
 export const HOOK = { prerouting: 0, input: 1, forward: 2, output: 3, postrouting: 4 } as const;
@@ -43,7 +43,7 @@ const HEADER_BYTES = 4;
 const LIST_ELEMENT = 1;
 const TABLE_NAME = 1; // the first attribute of every message
 const CHAIN = { name: 3, hook: 4, type: 7 } as const;
-const CHAIN_HOOK = { number: 1, priority: 2 } as const;
+const CHAIN_HOOK = { number: 1, priority: 2, device: 3 } as const;
 const RULE = { chain: 2, expressions: 4 } as const;
 const EXPRESSION = { name: 1, data: 2 } as const;
 const SET = {
@@ -112,7 +112,13 @@ export interface FoundExpression {
 export interface NftChain {
   readonly name: string;
   readonly base?:
-    | { readonly type: 'nat' | 'filter'; readonly hook: number; readonly priority: number }
+    | {
+        readonly type: 'nat' | 'filter';
+        readonly hook: number;
+        readonly priority: number;
+        /** The name of the interface, in the family `netdev`. */
+        readonly device?: string | undefined;
+      }
     | undefined;
   readonly rules: readonly (readonly NftExpression[])[];
 }
@@ -179,7 +185,8 @@ export function readChain(message: NetlinkMessage, table: NftTable): Omit<NftCha
   const type = chain.text(CHAIN.type);
   if (hook === undefined || (type !== 'nat' && type !== 'filter')) return { name };
   const priority = (hook.be32(CHAIN_HOOK.priority) ?? 0) | 0;
-  return { name, base: { type, hook: hook.be32(CHAIN_HOOK.number) ?? -1, priority } };
+  const device = hook.text(CHAIN_HOOK.device);
+  return { name, base: { type, hook: hook.be32(CHAIN_HOOK.number) ?? -1, priority, device } };
 }
 
 export function dumpRules(table: NftTable): NetlinkRequest {
@@ -281,9 +288,10 @@ export function addChain(table: NftTable, chain: NftChain): readonly NetlinkRequ
   const added = request(`add chain ${name}`, NFT.newChain, NLM_F.create, table, (writer) => {
     writer.attributeText(CHAIN.name, name);
     if (base === undefined) return;
-    writer.nest(CHAIN.hook, () =>
-      writer.attributeBE32(CHAIN_HOOK.number, base.hook).attributeBE32(CHAIN_HOOK.priority, base.priority),
-    );
+    writer.nest(CHAIN.hook, () => {
+      writer.attributeBE32(CHAIN_HOOK.number, base.hook).attributeBE32(CHAIN_HOOK.priority, base.priority);
+      if (base.device !== undefined) writer.attributeText(CHAIN_HOOK.device, base.device);
+    });
     writer.attributeText(CHAIN.type, base.type);
   });
   return [added, ...rules.map((rule) => addRule(table, name, rule))];

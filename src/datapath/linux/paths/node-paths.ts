@@ -5,18 +5,19 @@ import { type NodeConfiguration, tunnelEndpoint } from '../../../nodemanager/add
 import type { Node } from '../../../nodemanager/node.ts';
 import type { NodeHandler } from '../../../nodemanager/node-handler.ts';
 import { KeptTable, type KeptTableContext } from '../kept-table.ts';
-import { TUNNEL_DEVICE, VXLAN_TUNNEL } from '../kernel-names.ts';
+import { TUNNEL_DEVICE, TUNNEL_HOPS, TUNNEL_PORT, TUNNEL_VNI } from '../kernel-names.ts';
+import { familyOf } from '../netlink/address-bytes.ts';
 import { RTM_LINK } from '../netlink/link.ts';
 import type { NetlinkSocket } from '../netlink/netlink-socket.ts';
+import { ENCAP_CHECKSUM } from '../netlink/route.ts';
 import { ClaimedItems } from './claimed-items.ts';
 import { PacedTask } from './paced-task.ts';
-import { type DeviceItem, type PathItem, pathKey, type RouteItem, TUNNEL } from './path-item.ts';
+import { type DeviceItem, type PathItem, pathKey, TUNNEL } from './path-item.ts';
 import type { PathTable, Reach } from './path-table.ts';
 import { RemoteCIDRs } from './remote-cidrs.ts';
-import { linkLocal, tunnelMAC } from './tunnel-address.ts';
 
-/** Groups of rtnetlink: links, neighbours, addresses and routes of both families. */
-export const NODE_PATHS_GROUPS: readonly number[] = [1, 3, 5, 7, 9, 11];
+/** Groups of rtnetlink: links, addresses and routes of both families. */
+export const NODE_PATHS_GROUPS: readonly number[] = [1, 5, 7, 9, 11];
 /** Minimum time between reactions to events, which may arrive in thousands. */
 const EVENT_PACE_MS = 1_000;
 /**
@@ -42,6 +43,12 @@ export interface NodePathsOptions {
   readonly localNode?: string | undefined;
   /** Ranges that pods of remote clusters may use, in addition to the private ones. */
   readonly remoteCIDRs?: readonly string[] | undefined;
+}
+
+/** The local end of the tunnel: its address, and the interface. */
+interface TunnelEnd {
+  readonly address: string;
+  readonly device: DeviceItem;
 }
 
 /** There is no path to a node; the message contains the reason. */
@@ -72,7 +79,7 @@ export class NodePaths implements NodeHandler, Disposable {
   #underlay: NodeConfiguration['underlay'] = 'ipv4';
   #local: Node | undefined;
   /** The desired local end of the tunnel, or the reason why there is none; undefined if it must be computed. */
-  #device: DeviceItem | string | undefined;
+  #tunnel: TunnelEnd | string | undefined;
   #monitor: NetlinkSocket | undefined;
   #subscription: Disposable | undefined;
   /** Current problems of all paths. */
@@ -143,7 +150,7 @@ export class NodePaths implements NodeHandler, Disposable {
   nodeConfigurationChanged({ underlay }: NodeConfiguration): void {
     if (underlay === this.#underlay) return;
     this.#underlay = underlay;
-    this.#device = undefined;
+    this.#tunnel = undefined;
     void this.#resolveTask.request();
   }
 
@@ -170,7 +177,7 @@ export class NodePaths implements NodeHandler, Disposable {
 
   #setLocal(node: Node | undefined): void {
     this.#local = node;
-    this.#device = undefined;
+    this.#tunnel = undefined;
     if (node !== undefined) this.#reserve(node, usedPrefixes(node));
     void this.#resolveTask.request();
   }
@@ -250,29 +257,36 @@ export class NodePaths implements NodeHandler, Disposable {
 
   #addTunnel(cidr: string, tunnelEnd: string | undefined, items: Map<string, PathItem>): string | undefined {
     if (tunnelEnd === undefined) return `the node has no ${this.#underlay} tunnel address`;
-    this.#device ??= this.#desiredDevice();
-    if (typeof this.#device === 'string') return this.#device;
-    const mac = tunnelMAC(tunnelEnd);
-    const route: RouteItem = { kind: 'route', gateway: tunnelHop(cidr, mac), interface: TUNNEL };
-    items.set(pathKey('device', TUNNEL_DEVICE), this.#device);
-    items.set(pathKey('fdb', mac), { kind: 'fdb', host: tunnelEnd });
-    items.set(pathKey('neighbor', route.gateway ?? ''), { kind: 'neighbor', mac });
-    items.set(pathKey('route', cidr), route);
+    this.#tunnel ??= this.#localEnd();
+    if (typeof this.#tunnel === 'string') return this.#tunnel;
+    const { address, device } = this.#tunnel;
+    items.set(pathKey('device', TUNNEL_DEVICE), device);
+    items.set(pathKey('filter', TUNNEL_DEVICE), { kind: 'filter' });
+    items.set(pathKey('route', cidr), {
+      kind: 'route',
+      gateway: TUNNEL_HOPS[familyOf(cidr)],
+      interface: TUNNEL,
+      encap: {
+        id: TUNNEL_VNI,
+        source: address,
+        destination: tunnelEnd,
+        ttl: 0,
+        tos: 0,
+        flags: ENCAP_CHECKSUM,
+      },
+    });
     return undefined;
   }
 
   /** Returns the local end of the tunnel, or the reason why there is none. */
-  #desiredDevice(): DeviceItem | string {
+  #localEnd(): TunnelEnd | string {
     const local = this.#local && tunnelEndpoint(this.#local, this.#underlay);
     if (local === undefined) return 'the tunnel address of this node is unknown';
     const mtu = this.#table.mtuAt(local);
     if (mtu === undefined) return `no interface has the tunnel address ${local} of this node`;
     return {
-      kind: 'device',
-      ...VXLAN_TUNNEL,
-      local,
-      mtu: mtu - VXLAN_BYTES[this.#underlay],
-      mac: tunnelMAC(local),
+      address: local,
+      device: { kind: 'device', vni: 'any', port: TUNNEL_PORT, mtu: mtu - VXLAN_BYTES[this.#underlay] },
     };
   }
 
@@ -306,7 +320,7 @@ export class NodePaths implements NodeHandler, Disposable {
     mustReread = false,
   }: ReturnType<PathTable['applyMessage']>): void {
     if (reachChanged) {
-      this.#device = undefined;
+      this.#tunnel = undefined;
       void this.#resolveTask.request();
     }
     const item = key === undefined ? undefined : this.#claims.get(key);
@@ -372,14 +386,6 @@ function containsAddress(cidr: string, address: string): boolean {
 
 function reasonOf(reach: Reach | undefined): string {
   return reach?.kind === 'unreachable' ? reach.reason : 'the node has no address of that family';
-}
-
-/**
- * Returns the next hop in the tunnel: for an IPv4 CIDR its first address, which no pod has; for an IPv6 CIDR the
- * link-local address of the other end.
- */
-function tunnelHop(cidr: string, mac: string): string {
-  return cidr.includes(':') ? linkLocal(mac) : (Prefix.parse(cidr)?.address ?? '');
 }
 
 function isAboutLink(type: number): boolean {

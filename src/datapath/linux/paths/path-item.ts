@@ -1,4 +1,6 @@
-/** Protocol number of our routes and neighbours, which distinguishes them from those of others. */
+import { ENCAP_CHECKSUM, type Encap, equalEncaps } from '../netlink/route.ts';
+
+/** Protocol number of our routes, which distinguishes them from those of others. */
 export const ROUTE_PROTOCOL = 201;
 
 /** The tunnel interface, whatever its index. */
@@ -7,26 +9,19 @@ export const TUNNEL = 'tunnel';
 /** The VXLAN interface. Its key is its name. */
 export interface DeviceItem {
   readonly kind: 'device';
-  /** The network identifier. */
-  readonly vni: number;
+  /** `any`: it receives all network identifiers; routes contain those of sent packets. A number is never desired. */
+  readonly vni: number | 'any';
   readonly port: number;
-  readonly local: string;
   readonly mtu: number;
-  readonly mac: string;
   /** An unwanted change by others: the interface has another name, or is down. Never set in a desired item. */
   readonly defect?: string | undefined;
 }
 
-/** An entry of the tunnel's forwarding database: the host that receives frames to the hardware address in the key. */
-export interface FdbItem {
-  readonly kind: 'fdb';
-  readonly host: string;
-}
-
-/** The hardware address of a next hop in the tunnel. The key is the address of the next hop. */
-export interface NeighborItem {
-  readonly kind: 'neighbor';
-  readonly mac: string;
+/** The filter that accepts frames from the tunnel to any hardware address. Its key is the name of the interface. */
+export interface FilterItem {
+  readonly kind: 'filter';
+  /** An unwanted change by others. Never set in a desired item. */
+  readonly defect?: string | undefined;
 }
 
 /** The next hop to the pod CIDR in the key. */
@@ -35,6 +30,8 @@ export interface RouteItem {
   readonly gateway: string | undefined;
   /** The index of an interface, which does not change if the interface is renamed. */
   readonly interface: number | typeof TUNNEL;
+  /** The outer header of packets through the tunnel, with the address of the node. */
+  readonly encap?: Encap | undefined;
   /**
    * All next hops, if the kernel has joined the IPv6 route with foreign routes of the same metric to a multipath route.
    * Never in a desired item.
@@ -43,13 +40,12 @@ export interface RouteItem {
 }
 
 /** An item in the kernel, needed to reach pods of other nodes. Its kind is the first word of its key. */
-export type PathItem = DeviceItem | FdbItem | NeighborItem | RouteItem;
+export type PathItem = DeviceItem | FilterItem | RouteItem;
 
 /** Order of writes: an item comes before those depending on it. */
 const ORDER: Readonly<Record<PathItem['kind'], number>> = {
   device: 0,
-  fdb: 1,
-  neighbor: 1,
+  filter: 1,
   route: 2,
 };
 
@@ -74,10 +70,11 @@ export function pathOrder(key: string): number {
   return ORDER[splitKey(key)[0]];
 }
 
-/** Returns true if a next hop of `route` has the gateway and the interface of `hop`. */
+/** Returns true if a next hop of `route` has the gateway, the interface and the encapsulation of `hop`. */
 function leadsTo(route: RouteItem, hop: RouteItem): boolean {
   return (route.joined ?? [route]).some(
-    (one) => one.gateway === hop.gateway && one.interface === hop.interface,
+    (one) =>
+      one.gateway === hop.gateway && one.interface === hop.interface && equalEncaps(one.encap, hop.encap),
   );
 }
 
@@ -92,17 +89,22 @@ export function printItem(item: PathItem, nameOf: (index: number) => string = St
   switch (item.kind) {
     case 'device':
       return (
-        `vxlan id ${item.vni} port ${item.port} local ${item.local} mtu ${item.mtu} address ${item.mac}` +
+        `vxlan vni ${item.vni} port ${item.port} mtu ${item.mtu}` +
         (item.defect === undefined ? '' : ` ${item.defect}`)
       );
-    case 'fdb':
-      return `dst ${item.host}`;
-    case 'neighbor':
-      return `lladdr ${item.mac}`;
+    case 'filter':
+      return item.defect ?? 'accept frames to any hardware address';
     case 'route': {
       if (item.joined !== undefined) return item.joined.map((one) => printItem(one, nameOf)).join(', ');
       const dev = item.interface === TUNNEL ? TUNNEL : nameOf(item.interface);
-      return item.gateway === undefined ? `dev ${dev}` : `via ${item.gateway} dev ${dev}`;
+      const hop = item.gateway === undefined ? `dev ${dev}` : `via ${item.gateway} dev ${dev}`;
+      return item.encap === undefined ? hop : `encap ${printEncap(item.encap)} ${hop}`;
     }
   }
+}
+
+function printEncap({ id, source, destination, ttl, tos, flags }: Encap): string {
+  const others = [...(ttl === 0 ? [] : [`ttl ${ttl}`]), ...(tos === 0 ? [] : [`tos ${tos}`])];
+  const checksum = flags === ENCAP_CHECKSUM ? [] : [`flags ${flags}`];
+  return [`id ${id} src ${source} dst ${destination}`, ...others, ...checksum].join(' ');
 }

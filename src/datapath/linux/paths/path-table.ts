@@ -12,8 +12,7 @@ import {
 import { type Link, linkRequest, RTM_LINK, readLink } from '../netlink/link.ts';
 import type { NetlinkMessage } from '../netlink/message-reader.ts';
 import { NLM_F } from '../netlink/message-writer.ts';
-import { type Neighbor, neighborDump, RTM_NEIGHBOR, readNeighbor } from '../netlink/neighbor.ts';
-import { type NetlinkRequest, NetlinkSocket, type NetlinkSocketOptions } from '../netlink/netlink-socket.ts';
+import { NETLINK, NetlinkSocket, type NetlinkSocketOptions } from '../netlink/netlink-socket.ts';
 import {
   IPV6_ROUTES_GROUP,
   type NextHop,
@@ -36,9 +35,9 @@ import {
   splitKey,
   TUNNEL,
 } from './path-item.ts';
-import { neighborRequest } from './path-requests.ts';
 import { type LenientRequest, RouteLedger } from './route-ledger.ts';
 import { deviceItem, isOurLink, linkNamed, setDevice } from './tunnel-device.ts';
+import { readFilter, setFilter } from './tunnel-filter.ts';
 
 const { EEXIST, ENODEV } = constants.errno;
 
@@ -74,8 +73,8 @@ export type Reach =
   | { readonly kind: 'unreachable'; readonly reason: string };
 
 /**
- * Our items in the kernel, needed to reach pods of other nodes: one VXLAN interface with its FDB and
- * neighbours, and routes. An item is ours if it has our protocol number or is on our interface.
+ * Our items in the kernel, needed to reach pods of other nodes: one VXLAN interface with its filter, and routes. A
+ * route is ours if it has our protocol number.
  *
  * Foreign routes are never changed. The kernel chooses between our route and a foreign one to the same destination by
  * their metrics. If both have the same metric, ours cannot be added, and its key fails until the foreign
@@ -110,6 +109,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return new NetlinkSocket(this.#kernel, { ...options, namespace: this.#namespace });
   }
 
+  readonly #openNftables = (): NetlinkSocket => this.open({ protocol: NETLINK.netfilter });
+
   [Symbol.dispose](): void {
     this.#socket[Symbol.dispose]();
   }
@@ -129,7 +130,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     this.#routes.clear();
     this.#known.clear();
     using socket = this.open();
-    yield* this.#dumpTunnel(socket);
+    yield* this.#dumpTunnel();
     yield* this.#readRoutes(socket, 4);
     // On a socket of its own, because a receive queue full of events would delay the dump.
     using changes = this.open({ groups: [IPV6_ROUTES_GROUP] });
@@ -143,12 +144,15 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const batch: QueuedRequest[] = [];
     changes.forEach(({ key, item }, at) => {
       if (item !== undefined && this.#isInstalled(key, item)) return;
-      const isDevice = splitKey(key)[0] === 'device';
-      // Items on the device are deleted before the device.
-      if (isDevice) this.#send(batch, outcomes);
+      const [kind, name] = splitKey(key);
+      // Routes over the device are deleted before the device.
+      if (kind !== 'route') this.#send(batch, outcomes);
       try {
-        if (isDevice) this.#applyDevice(item);
-        else for (const request of this.#requests(key, item)) batch.push({ at, request });
+        if (kind === 'device') this.#applyDevice(item);
+        else if (kind === 'filter') this.#applyFilter(item);
+        else
+          for (const request of this.#routeRequests(name, item?.kind === 'route' ? item : undefined))
+            batch.push({ at, request });
       } catch (error) {
         if (!(error instanceof SyscallError)) throw error;
         outcomes[at] = error;
@@ -211,16 +215,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   applyMessage(message: NetlinkMessage): PathEvent {
-    const isGone = [RTM_ROUTE.delete, RTM_NEIGHBOR.delete, RTM_LINK.delete].some(
-      (type) => type === message.type,
-    );
+    const isGone = message.type === RTM_ROUTE.delete || message.type === RTM_LINK.delete;
     const link = readLink(message);
     if (link !== undefined) return this.#applyLink(link, isGone);
     const route = readRoute(message);
     const isReplacing = (message.flags & NLM_F.replace) !== 0;
     if (route !== undefined) return this.#applyRoute(route, isGone, isReplacing);
-    const neighbor = readNeighbor(message);
-    if (neighbor !== undefined) return this.#applyNeighbor(neighbor, isGone);
     if (readInterfaceAddress(message) === undefined) return {};
     // If an address is deleted, the kernel deletes the routes that need it, without an event for IPv4 routes.
     return { reachChanged: true, mustReread: message.type === RTM_ADDRESS.delete };
@@ -236,74 +236,43 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     }
   }
 
-  *#dumpTunnel(socket: NetlinkSocket): Generator<readonly [string, PathItem] | undefined, void, void> {
+  *#dumpTunnel(): Generator<readonly [string, PathItem], void, void> {
     const device = this.#device();
-    const item = device && deviceItem(device);
-    if (device === undefined || item === undefined) return;
-    yield* this.#recordEntry([pathKey('device', TUNNEL_DEVICE), item]);
-    for (const kind of ['fdb', 'neighbor'] as const) {
-      yield* this.#readEntries(
-        socket,
-        neighborDump(kind, device.index),
-        readPermanent,
-        (neighbor) => this.#recordEntry(this.#neighborEntry(neighbor)),
-        (neighbor) => this.#removeEntry(this.#neighborEntry(neighbor)),
-      );
+    const items = [device && deviceItem(device), readFilter(this.#openNftables)];
+    for (const item of items) {
+      if (item === undefined) continue;
+      const key = pathKey(item.kind, TUNNEL_DEVICE);
+      this.#known.set(key, item);
+      yield [key, item];
     }
   }
 
-  #readRoutes(
+  /**
+   * Reads routes in pieces. Each piece is recorded when it is read, because events about it may follow. If the dump
+   * starts again, the recorded routes are removed, because they may not exist any more.
+   */
+  *#readRoutes(
     socket: NetlinkSocket,
     family: 4 | 6,
   ): Generator<readonly [string, PathItem] | undefined, void, void> {
-    return this.#readEntries(
-      socket,
-      routeDump(family, ROUTE_TABLE),
-      readRoute,
-      (route) => this.#recordRoute(route),
-      (route) => this.#routes.delete(route),
-    );
-  }
-
-  /**
-   * Reads entries in pieces. Each piece is recorded when it is read, because events about it may follow. If the dump
-   * starts again, the recorded items are removed, because they may not exist any more.
-   */
-  *#readEntries<T>(
-    socket: NetlinkSocket,
-    request: NetlinkRequest,
-    read: (message: NetlinkMessage) => T | undefined,
-    record: (one: T) => Iterable<readonly [string, PathItem]>,
-    remove: (one: T) => void,
-  ): Generator<readonly [string, PathItem] | undefined, void, void> {
     let entries: (readonly [string, PathItem])[] = [];
-    let seen: T[] = [];
+    let seen: Route[] = [];
     try {
-      for (const piece of socket.dumpPieces(request, read)) {
+      for (const piece of socket.dumpPieces(routeDump(family, ROUTE_TABLE), readRoute)) {
         if (piece === 'again') {
-          for (const one of seen) remove(one);
+          for (const route of seen) this.#routes.delete(route);
           [seen, entries] = [[], []];
           continue;
         }
-        for (const one of piece) entries.push(...record(one));
+        for (const route of piece) entries.push(...this.#recordRoute(route));
         seen.push(...piece);
         yield undefined;
       }
     } catch (error) {
-      // A routing table exists only from its first route on, and an interface may be deleted during the dump.
-      if (!(error instanceof SyscallError && ['ENOENT', 'ENODEV'].includes(error.code))) throw error;
+      // A routing table exists only from its first route on.
+      if (!(error instanceof SyscallError && error.code === 'ENOENT')) throw error;
     }
     yield* entries;
-  }
-
-  #recordEntry(entry: readonly [string, PathItem] | undefined): readonly (readonly [string, PathItem])[] {
-    if (entry === undefined) return [];
-    this.#known.set(...entry);
-    return [entry];
-  }
-
-  #removeEntry(entry: readonly [string, PathItem] | undefined): void {
-    if (entry !== undefined) this.#known.delete(entry[0]);
   }
 
   #recordRoute(route: Route): readonly (readonly [string, PathItem])[] {
@@ -323,25 +292,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return route.hops === undefined ? item : { ...item, joined: route.hops.map((hop) => this.#hopItem(hop)) };
   }
 
-  #hopItem({ gateway, interface: index }: NextHop): RouteItem {
+  #hopItem({ gateway, interface: index, encap }: NextHop): RouteItem {
     const isTunnel = index !== 0 && index === this.#device()?.index;
-    return { kind: 'route', gateway, interface: isTunnel ? TUNNEL : index };
-  }
-
-  #applyNeighbor(neighbor: Neighbor, isGone: boolean): PathEvent {
-    const entry = this.#neighborEntry(neighbor);
-    // The event of a deleted neighbour has the state `NUD_FAILED` and no hardware address. Only a read can tell if the
-    // neighbour was written again since.
-    if (entry !== undefined && !neighbor.permanent) return { mustReread: true };
-    return this.#applyEntry(entry, isGone);
-  }
-
-  /** Returns an entry of the tunnel. Only a permanent one is an item of this table. */
-  #neighborEntry(neighbor: Neighbor): readonly [string, PathItem] | undefined {
-    const { kind, address = '', mac = '', protocol } = neighbor;
-    if (neighbor.interface !== this.#device()?.index) return undefined;
-    if (kind === 'fdb') return [pathKey('fdb', mac), { kind, host: address }];
-    return protocol === ROUTE_PROTOCOL ? [pathKey('neighbor', address), { kind, mac }] : undefined;
+    return { kind: 'route', gateway, interface: isTunnel ? TUNNEL : index, encap };
   }
 
   #applyLink(link: Link, isGone: boolean): PathEvent {
@@ -373,14 +326,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return { key: pathKey('route', route.destination), reachChanged: isForeign, mustReread };
   }
 
-  #applyEntry(entry: readonly [string, PathItem] | undefined, isGone: boolean): PathEvent {
-    if (entry === undefined) return {};
-    const [key, item] = entry;
-    if (!isGone) this.#known.set(key, item);
-    else if (this.#isInstalled(key, item)) this.#known.delete(key);
-    return { key };
-  }
-
   #isInstalled(key: string, item: PathItem): boolean {
     const [kind, name] = splitKey(key);
     if (kind !== 'route') {
@@ -390,15 +335,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const [ours, ...more] = this.#routes.ourRoutes(name);
     if (ours === undefined || more.length > 0) return false;
     return equalItems(this.#routeItem(ours), item);
-  }
-
-  #requests(key: string, item: PathItem | undefined): readonly LenientRequest[] {
-    const [kind, name] = splitKey(key);
-    if (kind === 'route') return this.#routeRequests(name, item?.kind === 'route' ? item : undefined);
-    const device = this.#device();
-    if (device !== undefined) return [neighborRequest(key, item, this.#known.get(key), device.index)];
-    if (item === undefined) return [];
-    throw new SyscallError(`add ${key}`, ENODEV, `no interface ${TUNNEL_DEVICE}`);
   }
 
   #routeRequests(destination: string, item: RouteItem | undefined): readonly LenientRequest[] {
@@ -414,7 +350,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return this.#routes.replaceRequests(this.#route(destination, item, index));
   }
 
-  #route(destination: string, { gateway, interface: on }: RouteItem, index: number): Route {
+  #route(destination: string, { gateway, interface: on, encap }: RouteItem, index: number): Route {
     const isIPv4 = familyOf(destination) === 4;
     return {
       destination,
@@ -422,6 +358,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       protocol: ROUTE_PROTOCOL,
       gateway,
       interface: index,
+      encap,
       // A link-local next hop is always on the link.
       onlink: on === TUNNEL && isIPv4,
       metric: metricOf(destination),
@@ -438,6 +375,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       this.#forgetInterface(previous.index, true);
     }
     if (after !== undefined) this.#links.set(after.index, after);
+  }
+
+  #applyFilter(item: PathItem | undefined): void {
+    if (item?.kind === 'filter' && this.#device() === undefined)
+      throw new SyscallError(`add filter ${TUNNEL_DEVICE}`, ENODEV, `no interface ${TUNNEL_DEVICE}`);
+    setFilter(this.#openNftables, item?.kind === 'filter' ? item : undefined);
   }
 
   #recordSuccess({ key, item }: TableChange<PathItem>): void {
@@ -464,9 +407,4 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     this.#links.clear(); // not earlier: the known links stay if the read fails
     for (const link of links) this.#links.set(link.index, link);
   }
-}
-
-function readPermanent(message: NetlinkMessage): Neighbor | undefined {
-  const neighbor = readNeighbor(message);
-  return neighbor?.permanent === true ? neighbor : undefined;
 }

@@ -1,7 +1,7 @@
 import { familyOf } from '../netlink/address-bytes.ts';
 import { NLM_F } from '../netlink/message-writer.ts';
 import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
-import { type Route, RTM_ROUTE, writeRoute } from '../netlink/route.ts';
+import { equalEncaps, type Route, RTM_ROUTE, writeRoute } from '../netlink/route.ts';
 import { ROUTE_PROTOCOL } from './path-item.ts';
 
 /** A request, and the errors which only mean that it was unnecessary. */
@@ -130,6 +130,7 @@ function isSameRoute(a: Route, b: Route): boolean {
     a.protocol === b.protocol &&
     a.gateway === b.gateway &&
     a.interface === b.interface &&
-    a.metric === b.metric
+    a.metric === b.metric &&
+    equalEncaps(a.encap, b.encap)
   );
 }

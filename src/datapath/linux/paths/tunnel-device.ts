@@ -11,7 +11,7 @@ const ALIAS = 'datapath-cache';
 
 type LinkSocket = Pick<NetlinkSocket, 'ask' | 'change' | 'dump' | 'transact'>;
 
-const { EBUSY, EEXIST, EOPNOTSUPP } = constants.errno;
+const { EADDRINUSE, EBUSY, EEXIST, EOPNOTSUPP } = constants.errno;
 
 /** Returns true if an interface is ours, whatever its name. */
 export function isOurLink({ vxlan, alias }: Link): boolean {
@@ -19,11 +19,14 @@ export function isOurLink({ vxlan, alias }: Link): boolean {
 }
 
 /** Returns the item of our interface; undefined if the interface is no VXLAN. */
-export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link): DeviceItem | undefined {
-  if (vxlan === undefined) return undefined;
-  const downDefect = link.up ? undefined : 'down';
-  const defect = link.name !== TUNNEL_DEVICE ? `named ${link.name}` : downDefect;
-  return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac, defect };
+export function deviceItem({ vxlan, mtu, ...link }: Link): DeviceItem | undefined {
+  return vxlan && { kind: 'device', ...vxlan, mtu, defect: defectOf(link) };
+}
+
+function defectOf({ name, up, arp }: Pick<Link, 'name' | 'up' | 'arp'>): string | undefined {
+  if (name !== TUNNEL_DEVICE) return `named ${name}`;
+  if (!up) return 'down';
+  return arp ? 'arp on' : undefined;
 }
 
 /** Returns the interface with this name; undefined if there is none. */
@@ -50,6 +53,7 @@ export function setDevice(socket: LinkSocket, item: DeviceItem | undefined): voi
   const found = isForeign ? findOurLink(socket) : (named ?? findOurLink(socket));
   const previous = found && deviceItem(found);
   const canStay = previous !== undefined && item !== undefined && isSameTunnel(previous, item);
+  if (item !== undefined && !canStay) checkPort(socket, item, found?.index);
   if (found !== undefined && !canStay) socket.change(deleteRequest(found));
   if (item === undefined) return;
   const link: Link = {
@@ -57,11 +61,26 @@ export function setDevice(socket: LinkSocket, item: DeviceItem | undefined): voi
     name: TUNNEL_DEVICE,
     up: true,
     mtu: item.mtu,
-    mac: item.mac,
+    arp: false,
     alias: ALIAS,
-    vxlan: { id: item.vni, port: item.port, local: item.local },
+    vxlan: { vni: item.vni, port: item.port },
   };
   createOrChange(socket, link);
+}
+
+/**
+ * Throws if a foreign VXLAN interface uses the port. Two interfaces can share a port only if both have a fixed VNI. A
+ * vain attempt to create ours would cause events, and each event another attempt.
+ */
+function checkPort(socket: LinkSocket, { port }: DeviceItem, ownIndex: number | undefined): void {
+  const foreign = socket
+    .dump(linkRequest(), readLink)
+    .find(
+      ({ index, up, vxlan }) => index !== ownIndex && vxlan?.port === port && (up || vxlan.vni === 'any'),
+    );
+  if (foreign === undefined) return;
+  const remedy = `interface ${foreign.name} uses UDP port ${port}: delete it, or set --datapath-routing direct`;
+  throw new SyscallError(`add ${TUNNEL_DEVICE}`, EADDRINUSE, remedy);
 }
 
 /** Returns our interface, whatever its name. */
@@ -70,7 +89,7 @@ function findOurLink(socket: LinkSocket): Link | undefined {
 }
 
 function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {
-  return a.vni === b.vni && a.port === b.port && a.local === b.local;
+  return a.vni === b.vni && a.port === b.port;
 }
 
 function createOrChange(socket: LinkSocket, link: Link): void {

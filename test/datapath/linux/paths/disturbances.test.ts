@@ -4,10 +4,9 @@ import { ROUTE_TABLE } from '../../../../src/datapath/linux/kernel-names.ts';
 import { type Link, RTM_LINK, readLink } from '../../../../src/datapath/linux/netlink/link.ts';
 import { NetlinkFormatError, readMessages } from '../../../../src/datapath/linux/netlink/message-reader.ts';
 import { MessageWriter, NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
-import { RTM_NEIGHBOR, writeNeighbor } from '../../../../src/datapath/linux/netlink/neighbor.ts';
 import { type NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/route.ts';
-import { pathKey } from '../../../../src/datapath/linux/paths/path-item.ts';
+import { pathKey, type RouteItem, TUNNEL } from '../../../../src/datapath/linux/paths/path-item.ts';
 import { PathTable } from '../../../../src/datapath/linux/paths/path-table.ts';
 import { setDevice } from '../../../../src/datapath/linux/paths/tunnel-device.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
@@ -24,7 +23,7 @@ const EBUSY = 16;
 const EOPNOTSUPP = 95;
 const ENOBUFS = 105;
 
-describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
+describeOnLinux('paths of a node', ['routes', 'tunnel', 'nftables', 'nft', 'namespaces', 'ip'], () => {
   let scratch: Scratch;
   let kernel: Kernel;
   let host: Namespace;
@@ -64,31 +63,43 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     host
       .run('ip', 'route', 'show', 'proto', '201', ...words)
       .split('\n')
-      .map((line) => line.trim())
+      .map((line) => line.trim().replaceAll('  ', ' '))
       .filter(Boolean);
 
-  it('are unchanged by a late event of the delete of an earlier value', () => {
+  const tunnel = { kind: 'device', vni: 'any', port: 8472, mtu: 1450 } as const;
+
+  /** The route through the tunnel to a node, by default `far`. */
+  function tunnelItem(to = '198.51.100.3'): RouteItem {
+    const encap = { id: 6, source: '192.168.0.1', destination: to, ttl: 0, tos: 0, flags: 1 };
+    return { kind: 'route', gateway: '192.0.0.8', interface: TUNNEL, encap };
+  }
+
+  /** The same route as `ip` prints it. */
+  function tunnelled(cidr: string, to = '198.51.100.3', device = DEVICE): string {
+    const encap = `encap ip id 6 src 192.168.0.1 dst ${to} ttl 0 tos 0 csum`;
+    return `${cidr} ${encap} via 192.0.0.8 dev ${device} onlink`;
+  }
+
+  it('are unchanged by a late event of the delete of an earlier value, which had another encapsulation', () => {
     using table = new PathTable(kernel, host.path);
     const device = pathKey('device', DEVICE);
-    const key = pathKey('neighbor', '10.2.0.0');
-    const [mac, earlier] = ['02:dc:00:00:00:02', '02:dc:00:00:00:01'];
-    const tunnel = { kind: 'device', vni: 7, port: 8472, local: '192.168.0.1', mtu: 1450, mac } as const;
+    const key = pathKey('route', '10.2.0.0/24');
     expect(table.apply([{ key: device, item: tunnel }])).toEqual([undefined]);
-    const index = table.addresses().find(({ address }) => address.startsWith('fe80::dc:'))?.interface ?? 0;
-    const neighbors = (): string => host.run('ip', 'neigh', 'show', '10.2.0.0').trim();
-    const applyEvent = (type: number, lladdr: string): unknown => {
+    const index = JSON.parse(host.run('ip', '-j', 'link', 'show', DEVICE))[0].ifindex;
+    const [earlier, item] = ['198.51.100.7', '198.51.100.3'].map((to) => tunnelItem(to));
+    const applyEvent = (type: number, { gateway, encap } = tunnelItem('198.51.100.3')): unknown => {
       const writer = new MessageWriter().begin(type, 0, 1);
-      const entry = { kind: 'neighbor', interface: index, address: '10.2.0.0', mac: lladdr } as const;
-      writeNeighbor(writer, { ...entry, permanent: true, protocol: 201 });
+      const where = { destination: '10.2.0.0/24', table: ROUTE_TABLE, protocol: 201, interface: index };
+      writeRoute(writer, { ...where, gateway, encap, onlink: true, metric: 0, isUnicast: true });
       writer.end();
       return readMessages(writer.written()).map((message) => table.applyMessage(message));
     };
-    expect(table.apply([{ key, item: { kind: 'neighbor', mac } }])).toEqual([undefined]);
-    expect(applyEvent(RTM_NEIGHBOR.add, mac)).toEqual([{ key }]);
-    expect(neighbors()).toContain(mac);
-    applyEvent(RTM_NEIGHBOR.delete, earlier);
-    expect(table.has(key, { kind: 'neighbor', mac })).toBe(true);
-    applyEvent(RTM_NEIGHBOR.delete, mac);
+    for (const each of [earlier, item]) expect(table.apply([{ key, item: each }])).toEqual([undefined]);
+    expect(routes()).toEqual([tunnelled('10.2.0.0/24')]);
+    expect(applyEvent(RTM_ROUTE.add)).toMatchObject([{ key }]);
+    applyEvent(RTM_ROUTE.delete, earlier);
+    expect(table.has(key, item)).toBe(true);
+    applyEvent(RTM_ROUTE.delete, item);
     expect(table.has(key, undefined)).toBe(true);
     expect(table.apply([{ key: device, item: undefined }])).toEqual([undefined]);
   });
@@ -96,11 +107,9 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
   it('are read without interfaces whose deletion no event has reported', () => {
     using table = new PathTable(kernel, host.path);
     const key = pathKey('device', DEVICE);
-    const mac = '02:dc:00:00:00:01';
-    const item = { kind: 'device', vni: 7, port: 8472, local: '192.168.0.1', mtu: 1450, mac } as const;
-    expect(table.apply([{ key, item }])).toEqual([undefined]);
+    expect(table.apply([{ key, item: tunnel }])).toEqual([undefined]);
     const read = (): readonly unknown[] => [...table.dump()].filter((entry) => entry !== undefined);
-    expect(read()).toEqual([[key, item]]);
+    expect(read()).toEqual([[key, tunnel]]);
     host.run('ip', 'link', 'delete', DEVICE);
     expect(read()).toEqual([]);
   });
@@ -134,7 +143,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toEqual(all);
     expect(after.paths.kept.status()).toMatchObject({
       state: 'adopting',
-      unconfirmed: 4,
+      unconfirmed: 3,
       upserts: 0,
       deletes: 0,
     });
@@ -493,7 +502,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     for (const other of [own, near, far]) one.paths.nodeAdd(other);
     await one.settle();
     const keys = [...one.table.dump()].flatMap((entry) => entry?.[0] ?? []);
-    expect(keys).toHaveLength(5);
+    expect(keys).toHaveLength(4);
     const deletes = keys
       .sort((a, b) => one.table.order(b) - one.table.order(a))
       .map((key) => ({ key, item: undefined }));
@@ -512,19 +521,16 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     }
     using full = new FullKernel();
     using table = new PathTable(full, host.path);
-    const [device, key] = [pathKey('device', DEVICE), pathKey('neighbor', '10.2.0.0')];
-    const neighbor = { kind: 'neighbor', mac: '02:dc:00:00:00:02' } as const;
-    const mac = '02:dc:00:00:00:01';
-    const tunnel = { kind: 'device', vni: 7, port: 8472, local: '192.168.0.1', mtu: 1450, mac } as const;
+    const [device, key] = [pathKey('device', DEVICE), pathKey('route', '10.2.0.0/24')];
     const added = [
       { key: device, item: tunnel },
-      { key, item: neighbor },
+      { key, item: tunnelItem() },
     ];
     expect(table.apply(added)).toEqual([undefined, undefined]);
     const deletes = [key, device].map((each) => ({ key: each, item: undefined }));
     isFull = true;
     expect(() => table.apply(deletes)).toThrow('ENOBUFS');
-    expect(table.has(key, neighbor)).toBe(true);
+    expect(table.has(key, tunnelItem())).toBe(true);
     isFull = false;
     expect(table.apply(deletes)).toEqual([undefined, undefined]);
     expect(table.has(key, undefined)).toBe(true);
@@ -550,26 +556,6 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
-
-  it.each([
-    ['deleted', ['del']],
-    ['no longer permanent', ['change', 'nud', 'stale']],
-  ])(
-    'are restored after their neighbour is %s by others (regression: only by the periodic repair)',
-    async (_, [verb = '', ...state]) => {
-      const one = under({ mode: 'tunnel' });
-      await one.start();
-      for (const other of [own, far]) one.paths.nodeAdd(other);
-      await one.settle();
-      const neighbors = (): string => host.run('ip', 'neigh', 'show', 'dev', DEVICE, 'nud', 'permanent');
-      const before = neighbors();
-      expect(before).toContain('10.3.0.0 ');
-      host.run('ip', 'neigh', verb, '10.3.0.0', 'dev', DEVICE, ...state);
-      expect(neighbors()).toBe('');
-      await one.settle();
-      expect(neighbors()).toBe(before);
-    },
-  );
 
   it('are restored if an interface is down and up again before the next read', async () => {
     // With IPv6 the address of the link would be removed, too, and its event would reveal the change.
@@ -611,10 +597,12 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     for (const other of [both(own, 'fd00::1'), both(far, 'fd00::3')]) one.paths.nodeAdd(other);
     await one.settle();
     const device = (): string => host.run('ip', '-d', 'link', 'show', DEVICE);
-    expect(device()).toContain('local 192.168.0.1');
+    expect(device()).toContain('mtu 1450 ');
+    expect(routes()).toEqual([tunnelled('10.3.0.0/24')]);
     one.paths.nodeConfigurationChanged({ ...configurationOf({}), underlay: 'ipv6' });
     await one.settle();
-    expect(device()).toContain('local fd00::1');
+    expect(device()).toContain('mtu 1430 ');
+    expect(routes()).toEqual([expect.stringContaining('encap ip6 id 6 src fd00::1 dst fd00::3 ')]);
   });
 
   it('are not restored if their node is deleted during a pass over all nodes', async () => {
@@ -649,7 +637,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(one.paths.kept.status().desired).toBe(0);
     one.paths.nodeAdd(far);
     await one.settle();
-    expect(routes()).toEqual([`10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`]);
+    expect(routes()).toEqual([tunnelled('10.3.0.0/24')]);
     one.paths.nodeUpdate(local, near);
     await one.settle();
     expect(routes()).toContain('10.2.0.0/24 via 192.168.0.2 dev eth0');
@@ -663,13 +651,13 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.start();
     for (const other of [own, near, far]) one.paths.nodeAdd(other);
     await one.settle();
-    const tunnelled = `10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`;
     const index = (): number => JSON.parse(host.run('ip', '-j', 'link', 'show', DEVICE))[0].ifindex;
     const before = index();
     for (const [hand, shown] of [
       ['down', 'down'],
       ['name strange', 'named strange'],
       ['down name strange', 'named strange'],
+      ['arp on', 'arp on'],
     ] as const) {
       host.run('ip', 'link', 'set', DEVICE, ...hand.split(' '));
       const steps = await one.turns.until(keptItems(one.table, one.paths.kept).plan());
@@ -678,8 +666,8 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
         kernel: expect.stringContaining(` ${shown}`),
       });
       await one.settle();
-      expect(one.paths.kept.status()).toMatchObject({ state: 'in-sync', actual: 5 });
-      expect([hand, ...routes()]).toContain(tunnelled);
+      expect(one.paths.kept.status()).toMatchObject({ state: 'in-sync', actual: 4 });
+      expect([hand, ...routes()]).toContain(tunnelled('10.3.0.0/24'));
       expect(index()).toBe(before);
     }
     // A renamed device is removed with the last node that needs it, whatever its name.
@@ -711,6 +699,101 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     );
   });
 
+  it('replace the tunnel of an earlier version, which had a fixed VNI, a forwarding database and neighbours', async () => {
+    const fixed = ['type', 'vxlan', 'id', '6', 'dstport', '8472', 'local', '192.168.0.1', 'nolearning'];
+    host.run('ip', 'link', 'add', DEVICE, ...fixed);
+    batch(host, [
+      `link set ${DEVICE} up alias datapath-cache`,
+      `neigh add 10.3.0.0 lladdr 02:dc:c6:33:64:03 nud permanent dev ${DEVICE} protocol 201`,
+      `route add 10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink proto 201`,
+    ]);
+    const one = under();
+    await one.start();
+    for (const other of [own, far]) one.paths.nodeAdd(other);
+    await one.settle();
+    expect(routes()).toEqual([tunnelled('10.3.0.0/24')]);
+    expect(host.run('ip', '-d', 'link', 'show', DEVICE)).toMatch(/NOARP.*vxlan external /s);
+    expect(host.run('ip', 'neigh', 'show', 'nud', 'permanent')).toBe('');
+    expect(one.paths.kept.status()).toMatchObject({ state: 'in-sync', actual: 3, failures: [] });
+  });
+
+  it('are restored if others change the destination or the flags of their encapsulation, or remove the filter', async () => {
+    const one = under();
+    await one.start();
+    const six = node('six', { addresses: internal('198.51.100.6'), ipv6AllocCIDR: 'fd00:6::/64' });
+    for (const other of [own, far, six]) one.paths.nodeAdd(other);
+    await one.settle();
+    const sixRoutes = (): string => host.run('ip', '-6', 'route', 'show', 'fd00:6::/64').trim();
+    const rules = (): string => host.run('nft', 'list', 'ruleset');
+    const before = [routes(), sixRoutes(), rules()];
+    expect(before).toEqual([
+      [tunnelled('10.3.0.0/24')],
+      expect.stringContaining('encap ip id 6 src 192.168.0.1 dst 198.51.100.6 '),
+      expect.stringContaining('meta pkttype set host'),
+    ]);
+    const four = `10.3.0.0/24 via 192.0.0.8 dev ${DEVICE} onlink proto 201`;
+    const other = `fd00:6::/64 via fe80::1 dev ${DEVICE} proto 201`;
+    for (const hand of [
+      `ip route replace encap ip id 6 src 192.168.0.1 dst 198.51.100.66 csum ${four}`,
+      `ip route append encap ip id 6 src 192.168.0.1 dst 198.51.100.66 csum ${four}`,
+      `ip route replace encap ip id 6 src 192.168.0.1 dst 198.51.100.3 ${four}`,
+      `ip route replace encap ip id 7 src 192.168.0.1 dst 198.51.100.3 csum ttl 9 ${four}`,
+      `ip route replace ${four}`,
+      `ip -6 route replace encap ip id 6 src 192.168.0.1 dst 198.51.100.66 csum ${other}`,
+      `ip -6 route append encap ip id 6 src 192.168.0.1 dst 198.51.100.66 csum ${other}`,
+      'nft delete table netdev dpcache',
+      'nft flush table netdev dpcache',
+      'nft add chain netdev dpcache other',
+      'nft insert rule netdev dpcache tunnel drop',
+    ]) {
+      const [program = '', ...words] = hand.split(' ');
+      host.run(program, ...words);
+      if (program === 'nft') {
+        one.turns.clock.advance(60_000);
+        void one.paths.nodeValidateImplementation(far);
+      }
+      await one.settle();
+      expect([hand, routes(), sixRoutes(), rules()]).toEqual([hand, ...before]);
+      expect(one.paths.kept.status().state).toBe('in-sync');
+    }
+  });
+
+  it('lead to the new address of a node that changes it, and of this host', async () => {
+    const one = under();
+    await one.start();
+    for (const other of [own, far]) one.paths.nodeAdd(other);
+    await one.settle();
+    const moved = node('far', { addresses: internal('198.51.100.8'), ipv4AllocCIDR: '10.3.0.0/24' });
+    one.paths.nodeUpdate(far, moved);
+    await one.settle();
+    expect(routes()).toEqual([tunnelled('10.3.0.0/24', '198.51.100.8')]);
+    host.run('ip', 'address', 'add', '192.168.0.9/24', 'dev', 'eth0');
+    one.paths.nodeUpdate(
+      own,
+      node('own', { ...own.fields, source: 'local', addresses: internal('192.168.0.9') }),
+    );
+    await one.settle();
+    expect(routes()).toEqual([
+      tunnelled('10.3.0.0/24', '198.51.100.8').replace('src 192.168.0.1', 'src 192.168.0.9'),
+    ]);
+  });
+
+  it.each(['external', 'id 5'])('do not change a foreign VXLAN (%s) that uses their port', async (kind) => {
+    host.run('ip', 'link', 'add', 'foreign', 'up', 'type', 'vxlan', ...kind.split(' '), 'dstport', '8472');
+    const one = under();
+    await one.start();
+    for (const other of [own, near, far]) one.paths.nodeAdd(other);
+    await one.settle();
+    const reasons = one.paths.kept.status().failures.map(({ reason }) => reason);
+    expect(reasons).toContain(
+      `add ${DEVICE}: EADDRINUSE: interface foreign uses UDP port 8472: delete it, or set --datapath-routing direct`,
+    );
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+    host.run('ip', 'link', 'delete', 'foreign');
+    for (let waited = 0; waited < 40; waited++) await one.settle();
+    expect(routes()).toContain(tunnelled('10.3.0.0/24'));
+  });
+
   it('do not change a foreign interface with the name of the tunnel', async () => {
     host.run('ip', 'link', 'add', DEVICE, 'type', 'veth', 'peer', 'name', 'other');
     const one = under();
@@ -728,10 +811,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     host.run('ip', 'link', 'delete', DEVICE);
     await one.settle();
     for (let waited = 0; waited < 40; waited++) await one.settle();
-    expect(routes()).toEqual([
-      '10.2.0.0/24 via 192.168.0.2 dev eth0',
-      `10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`,
-    ]);
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0', tunnelled('10.3.0.0/24')]);
   });
 
   it('are read again completely after events were lost', async () => {
@@ -802,7 +882,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     host.run('ip', 'link', 'set', 'eth0', 'mtu', '1400');
     await one.settle();
     expect(one.paths.problems()).toEqual(['cannot resolve the paths to nodes: sendto: ENOBUFS']);
-    expect(routes()).toEqual([`10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`]);
+    expect(routes()).toEqual([tunnelled('10.3.0.0/24')]);
     one.table.mtuAt = mtuAt;
     host.run('ip', 'link', 'set', 'eth0', 'mtu', '1300');
     await one.settle();
@@ -833,29 +913,20 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       transact: () => [new SyscallError('add dpcache_vxlan', EOPNOTSUPP, 'Unknown device type')],
       change: () => {},
     };
-    const item = {
-      kind: 'device',
-      vni: 1,
-      port: 8472,
-      local: '192.168.0.1',
-      mtu: 1450,
-      mac: '02:dc:c0:a8:00:01',
-    } as const;
-    expect(() => setDevice(socket, item)).toThrow(
+    expect(() => setDevice(socket, tunnel)).toThrow(
       'add dpcache_vxlan: EOPNOTSUPP: Unknown device type: the kernel has no VXLAN: load the module vxlan',
     );
   });
 
   it('set their tunnel down to rename it if the kernel does not rename an interface that is up', () => {
-    const tunnel = { id: 1, port: 8472, local: '192.168.0.1' };
     const own: Link = {
       index: 7,
       name: 'strange',
       up: true,
       mtu: 1450,
-      mac: '02:dc:c0:a8:00:01',
+      arp: false,
       alias: 'datapath-cache',
-      vxlan: tunnel,
+      vxlan: { vni: 'any', port: 8472 },
     };
     const sent: (string | undefined)[] = [];
     const socket: Parameters<typeof setDevice>[0] = {
@@ -874,8 +945,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
         return links.map(() => (sent.length === 1 ? new SyscallError('add x', EBUSY) : undefined));
       },
     };
-    const item = { vni: 1, port: 8472, local: '192.168.0.1', mtu: 1450, mac: '02:dc:c0:a8:00:01' };
-    setDevice(socket, { kind: 'device', ...item });
+    setDevice(socket, tunnel);
     expect(sent).toEqual(['dpcache_vxlan up', ' down,dpcache_vxlan up']);
   });
 

@@ -13,7 +13,7 @@ import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import type { Node } from '../../../../src/nodemanager/node.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
-import { type ExpectedPaths, expectedPaths, type ModelNode } from './support/naive-paths.ts';
+import { expectedRoutes, type ModelNode } from './support/naive-paths.ts';
 import { cable, DEVICE, internal, node, PathsUnderTest } from './support/path-network.ts';
 
 const STEPS = 50;
@@ -22,7 +22,7 @@ const CIDRS = [1, 2, 3, 4, 5, 6].flatMap((at) => [`10.${at}.0.0/24`, `fd00:${at}
 type Step =
   | { readonly kind: 'set'; readonly node: ModelNode }
   | { readonly kind: 'delete'; readonly name: string }
-  | { readonly kind: 'hand-delete' | 'hand-change'; readonly at: number }
+  | { readonly kind: 'hand-delete' | 'hand-change' | 'hand-encap'; readonly at: number }
   | { readonly kind: 'hand-stray'; readonly octet: number }
   | { readonly kind: 'hand-device'; readonly how: string }
   | { readonly kind: 'foreign-add' | 'foreign-delete'; readonly cidr: string }
@@ -46,7 +46,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 3,
     arbitrary: fc.record({
-      kind: fc.constantFrom('hand-delete' as const, 'hand-change' as const),
+      kind: fc.constantFrom('hand-delete' as const, 'hand-change' as const, 'hand-encap' as const),
       at: fc.nat(),
     }),
   },
@@ -58,7 +58,12 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 2,
     arbitrary: fc.record({
       kind: fc.constant('hand-device' as const),
-      how: fc.constantFrom(`delete ${DEVICE}`, `set ${DEVICE} down`, `set ${DEVICE} name strange`),
+      how: fc.constantFrom(
+        `delete ${DEVICE}`,
+        `set ${DEVICE} arp on`,
+        `set ${DEVICE} down`,
+        `set ${DEVICE} name strange`,
+      ),
     }),
   },
   {
@@ -71,7 +76,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('validate' as const) }) },
 );
 
-describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
+describeOnLinux('paths', ['routes', 'tunnel', 'nftables', 'nft', 'namespaces', 'ip'], () => {
   let scratch: Scratch;
   let kernel: Kernel;
   let host: Namespace;
@@ -103,25 +108,12 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
     scratch[Symbol.dispose]();
   });
 
-  /** Returns the content of the kernel as `ip` and `bridge` list it. */
-  function witnessed(): ExpectedPaths {
-    const ask = <T>(...words: readonly string[]): readonly T[] =>
-      JSON.parse(host.run(words[0] ?? '', ...words.slice(1)) || '[]');
-    const routes = ['-4', '-6'].flatMap((family) =>
-      ask<{ dst: string; gateway: string; dev: string }>('ip', '-j', family, 'route', 'show', 'proto', '201'),
-    );
-    const hasDevice = host.run('ip', '-br', 'link').includes(DEVICE);
-    const neighbors = hasDevice
-      ? ask<{ dst: string; lladdr: string }>('ip', '-j', 'neigh', 'show', 'dev', DEVICE, 'nud', 'permanent')
-      : [];
-    const fdb = hasDevice
-      ? ask<{ mac: string; dst: string }>('bridge', '-j', 'fdb', 'show', 'dev', DEVICE)
-      : [];
-    return {
-      routes: routes.map(({ dst, gateway, dev }) => `${dst} via ${gateway} dev ${dev}`).sort(),
-      neighbors: neighbors.map(({ dst, lladdr }) => `${dst} ${lladdr}`).sort(),
-      fdb: fdb.map(({ mac, dst }) => `${mac} ${dst}`).sort(),
-    };
+  /** Returns our routes as `ip` lists them. */
+  function witnessed(): readonly string[] {
+    return ['-4', '-6']
+      .flatMap((family) => host.run('ip', family, 'route', 'show', 'proto', '201').split('\n'))
+      .flatMap((line) => /^.* dev \S+/.exec(line.replaceAll('  ', ' '))?.[0] ?? [])
+      .sort();
   }
 
   function ours(): Route[] {
@@ -194,10 +186,16 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
       case 'delete':
         return remove(one.name);
       case 'hand-delete':
+      case 'hand-encap':
       case 'hand-change': {
         const all = ours();
         const route = all[one.at % Math.max(1, all.length)];
         if (route === undefined) return;
+        if (one.kind === 'hand-encap') {
+          const encap = route.encap && { ...route.encap, destination: '198.51.100.77' };
+          byHand(RTM_ROUTE.add, NLM_F.create | NLM_F.replace, { ...route, encap });
+          return;
+        }
         byHand(RTM_ROUTE.delete, 0, route);
         const gateway = route.destination.includes(':') ? 'fd00::fe' : '192.168.0.254';
         if (one.kind === 'hand-change')
@@ -239,12 +237,17 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
             if (isLast) await under.settle();
           }
           await under.settle();
-          expect(witnessed()).toEqual(expectedPaths([...nodes.values()].map(({ model }) => model)));
+          const models = [...nodes.values()].map(({ model }) => model);
+          const isTunnelled = models.some(({ isNear, cidrs }) => !isNear && cidrs.length > 0);
+          expect(witnessed()).toEqual(expectedRoutes(models));
+          expect(host.run('ip', '-br', 'link').includes(DEVICE)).toBe(isTunnelled);
+          expect(host.run('nft', 'list', 'ruleset').includes('pkttype set host')).toBe(isTunnelled);
           for (const cidr of foreign) byHand(RTM_ROUTE.delete, 0, foreignRoute(cidr));
           foreign.clear();
           for (const which of [...nodes.keys()]) remove(which);
           await under.settle();
-          expect(witnessed()).toEqual({ routes: [], neighbors: [], fdb: [] });
+          expect(witnessed()).toEqual([]);
+          expect(host.run('nft', 'list', 'ruleset')).toBe('');
         },
       ),
       { numRuns: runs, endOnFailure: true },

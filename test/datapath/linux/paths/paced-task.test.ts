@@ -1,6 +1,5 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { PacedTask } from '../../../../src/datapath/linux/paths/paced-task.ts';
-import { linkLocal, tunnelMAC } from '../../../../src/datapath/linux/paths/tunnel-address.ts';
 import { ManualClock } from '../../../base/support/manual-clock.ts';
 
 /** A task whose runs the test ends. */
@@ -68,15 +67,6 @@ it('no caller waits for a paced task that is disposed of', async () => {
   task[Symbol.dispose]();
   await waiting;
   expect(clock.pending).toBe(0);
-});
-
-it('each agent computes the same hardware address of a node, and the kernel the same link-local address', () => {
-  expect(tunnelMAC('192.168.0.1')).toBe('02:dc:c0:a8:00:01');
-  // FNV-1a, 32 bits, of 16 octets.
-  expect(tunnelMAC('fd00::1')).toMatch(/^02:d6(:[0-9a-f]{2}){4}$/);
-  expect(tunnelMAC('fd00::1')).not.toBe(tunnelMAC('fd00::2'));
-  expect(linkLocal('02:dc:c0:a8:00:01')).toBe('fe80::dc:c0ff:fea8:1');
-  expect(linkLocal('5a:cc:cc:08:e8:3b')).toBe('fe80::58cc:ccff:fe08:e83b');
 });
 
 it('a paced task runs again after its work has thrown (regression: never again)', async () => {

@@ -11,43 +11,22 @@ export interface ModelNode {
   readonly cidrs: readonly string[];
 }
 
-/** The required content of the kernel, in the syntax of `ip`. */
-export interface ExpectedPaths {
-  readonly routes: readonly string[];
-  readonly neighbors: readonly string[];
-  readonly fdb: readonly string[];
-}
-
-function hex(octet: number): string {
-  return octet.toString(16).padStart(2, '0');
-}
-
-/** Returns the required paths by definition: each CIDR has a route to the first node by name. */
-export function expectedPaths(nodes: readonly ModelNode[]): ExpectedPaths {
+/**
+ * Returns the required routes by definition, in the syntax of `ip`: each CIDR has a route to the first node by
+ * name.
+ */
+export function expectedRoutes(nodes: readonly ModelNode[]): readonly string[] {
   const byName = nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-  const routes: string[] = [];
-  const neighbors = new Map<string, string>();
-  const fdb = new Set<string>();
-  for (const cidr of new Set(nodes.flatMap(({ cidrs }) => cidrs))) {
-    const claimants = byName.filter(({ cidrs }) => cidrs.includes(cidr));
-    const isIPv6 = cidr.includes(':');
-    for (const { isNear, octet } of claimants) {
-      if (isNear) continue;
-      const mac = `02:dc:c6:33:64:${hex(octet)}`;
-      fdb.add(`${mac} ${`198.51.100.${octet}`}`);
-      const hop = isIPv6 ? `fe80::dc:c6ff:fe33:64${hex(octet)}` : cidr.replace('/24', '');
-      if (!neighbors.has(hop)) neighbors.set(hop, mac);
-    }
-    const [winner] = claimants;
-    if (winner === undefined) continue;
-    const { octet } = winner;
-    const near = isIPv6 ? `fd00::${octet.toString(16)}` : `192.168.0.${octet}`;
-    const far = isIPv6 ? `fe80::dc:c6ff:fe33:64${hex(octet)}` : cidr.replace('/24', '');
-    routes.push(winner.isNear ? `${cidr} via ${near} dev eth0` : `${cidr} via ${far} dev dpcache_vxlan`);
-  }
-  return {
-    routes: routes.sort(),
-    neighbors: [...neighbors].map(([hop, mac]) => `${hop} ${mac}`).sort(),
-    fdb: [...fdb].sort(),
-  };
+  return [...new Set(nodes.flatMap(({ cidrs }) => cidrs))]
+    .flatMap((cidr) => {
+      const winner = byName.find(({ cidrs }) => cidrs.includes(cidr));
+      return winner === undefined ? [] : [`${cidr} ${pathTo(winner, cidr.includes(':'))}`];
+    })
+    .sort();
+}
+
+function pathTo({ isNear, octet }: ModelNode, isIPv6: boolean): string {
+  if (isNear) return `via ${isIPv6 ? `fd00::${octet.toString(16)}` : `192.168.0.${octet}`} dev eth0`;
+  const encap = `encap ip id 6 src 192.168.0.1 dst 198.51.100.${octet} ttl 0 tos 0 csum`;
+  return `${encap} via ${isIPv6 ? 'fe80::1' : '192.0.0.8'} dev dpcache_vxlan`;
 }
