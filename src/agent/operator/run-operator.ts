@@ -213,7 +213,7 @@ class OperatorProcess implements ServedProcess {
     const clusters = this.#duties.clusters?.clusters() ?? [];
     return {
       clusters: clusters.map((cluster) => clusterDocument(cluster)),
-      problems: [...this.#electionProblems(), ...this.#waitingDuties(), ...this.#failingDuties()],
+      problems: [...this.#electionProblems(), ...this.#dutyProblems()],
     };
   }
 
@@ -224,27 +224,24 @@ class OperatorProcess implements ServedProcess {
     return [{ severity: 'warning', subject: 'leader election', text, remedy }];
   }
 
-  /** Returns a problem for each duty that waits, except those that delay the readiness: they are blockers. */
-  #waitingDuties(): readonly HealthProblem[] {
+  /**
+   * Returns a problem for each duty that waits, and for each one whose writes fail: its keys in the kvstore are old,
+   * although it is complete. A wait that delays the readiness is a blocker instead.
+   */
+  #dutyProblems(): readonly HealthProblem[] {
     if (!this.#isLeader) return [];
-    const { all, namespaces, published } = this.#duties;
+    const { all, namespaces, published: publishers } = this.#duties;
     return all.flatMap((duty) => {
-      const { name, state, lastFailure, waitsFor = lastFailure?.message } = duty.status();
-      if (state !== 'waiting' || waitsFor === undefined || duty === namespaces || published.includes(duty))
-        return [];
-      return [{ severity: 'warning', subject: name, text: `waiting: ${waitsFor}` }];
-    });
-  }
-
-  /** Returns a problem for each duty whose writes fail: its keys in the kvstore are old, although it is complete. */
-  #failingDuties(): readonly HealthProblem[] {
-    if (!this.#isLeader) return [];
-    return this.#duties.all.flatMap((duty) => {
-      const { name, published, lastFailure } = duty.status();
-      if (published?.isFailing !== true) return [];
-      const keys = counted(published.pending, 'key is', 'keys are');
-      const text = `cannot write to the kvstore: ${keys} pending: ${lastFailure?.message}`;
-      return [{ severity: 'warning', subject: name, text }];
+      const { name, state, published, lastFailure, waitsFor = lastFailure?.message } = duty.status();
+      const delaysReadiness = duty === namespaces || publishers.includes(duty);
+      const texts: string[] = [];
+      if (state === 'waiting' && waitsFor !== undefined && !delaysReadiness)
+        texts.push(`waiting: ${waitsFor}`);
+      if (published?.isFailing === true) {
+        const keys = counted(published.pending, 'key is', 'keys are');
+        texts.push(`cannot write to the kvstore: ${keys} pending: ${lastFailure?.message}`);
+      }
+      return texts.map((text) => ({ severity: 'warning', subject: name, text }));
     });
   }
 
