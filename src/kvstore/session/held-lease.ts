@@ -24,6 +24,14 @@ export function clockReading(clock: Clock): ClockReading {
   return { monotonic: clock.now(), wall: clock.wallTime() };
 }
 
+/**
+ * Returns the milliseconds since a reading, by the clock for which more time has passed, because monotonic time may
+ * stop while a machine is suspended (ETCD, "Time").
+ */
+export function elapsedSince({ monotonic, wall }: ClockReading, clock: Clock): number {
+  return Math.max(clock.now() - monotonic, clock.wallTime() - wall);
+}
+
 const BACKOFF = { baseMs: 500, capMs: 5000 };
 // Fraction of the TTL after which an exclusive lease counts as lost. The margin allows for clocks of different speed.
 const EXCLUSIVE_FRACTION = 0.9;
@@ -81,7 +89,7 @@ export class HeldLease {
   get isExpired(): boolean {
     const { exclusive = false, clock } = this.#terms;
     return exclusive
-      ? this.#age() >= this.#ttlMs * EXCLUSIVE_FRACTION
+      ? elapsedSince(this.#requestedAt, clock) >= this.#ttlMs * EXCLUSIVE_FRACTION
       : clock.now() - this.#requestedAt.monotonic >= this.#ttlMs;
   }
 
@@ -91,8 +99,9 @@ export class HeldLease {
    */
   get dueIn(): number {
     if (this.#isRenewing || this.size === 0) return Number.POSITIVE_INFINITY;
-    const untilThird = this.#ttlMs / 3 - this.#age();
-    const untilRetry = this.#retryAt - this.#terms.clock.now();
+    const { clock } = this.#terms;
+    const untilThird = this.#ttlMs / 3 - elapsedSince(this.#requestedAt, clock);
+    const untilRetry = this.#retryAt - clock.now();
     return Math.ceil(Math.max(untilThird, untilRetry));
   }
 
@@ -129,11 +138,5 @@ export class HeldLease {
 
   get #ttlMs(): number {
     return this.#ttlSeconds * 1000;
-  }
-
-  /** Returns the milliseconds since the last answered request, by the clock for which more time has passed. */
-  #age(): number {
-    const { monotonic, wall } = clockReading(this.#terms.clock);
-    return Math.max(monotonic - this.#requestedAt.monotonic, wall - this.#requestedAt.wall);
   }
 }

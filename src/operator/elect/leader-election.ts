@@ -5,7 +5,7 @@ import { EitherSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Runtime } from '../../base/system-clock.ts';
-import { clockReading } from '../../kvstore/session/held-lease.ts';
+import { elapsedSince } from '../../kvstore/session/held-lease.ts';
 import { ElectionLease, type ElectionLeaseOptions } from './election-lease.ts';
 
 /** The permission to write. */
@@ -132,10 +132,7 @@ export class LeaderElection implements Leadership {
   mayWrite(): boolean {
     const { renewedAt } = this.#lease;
     if (renewedAt === undefined) return false;
-    const { monotonic, wall } = clockReading(this.#options.clock);
-    // Wall time counts as well, because monotonic time may have stopped (ETCD, "Time").
-    const age = Math.max(monotonic - renewedAt.monotonic, wall - renewedAt.wall);
-    return age < this.#times.renewDeadlineMs;
+    return elapsedSince(renewedAt, this.#options.clock) < this.#times.renewDeadlineMs;
   }
 
   status(): LeaderElectionStatus {
