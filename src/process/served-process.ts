@@ -69,7 +69,7 @@ export interface ServedProcess {
   status(): object;
   /** Returns one sentence for each reason, except open steps, why the process is not ready. */
   blockers(): readonly string[];
-  /** Returns the state from which the current problems follow, in addition to the steps and the blockers. */
+  /** Returns the state that determines the current problems, in addition to the steps and the blockers. */
   problemSource(): Omit<ProblemSource, 'steps' | 'socket'>;
   /** Returns the tables of the metrics. A status for several metrics is read with `scrape.once`. Called only once. */
   metrics(scrape: Scrape): readonly Metrics[];

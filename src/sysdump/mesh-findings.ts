@@ -9,7 +9,7 @@ import type { SourceStateBuilder } from './source-state-builder.ts';
 /** Maximum number of objects that a finding lists for an address. The others are counted. */
 const MAX_CLAIMANTS = 10;
 
-/** The findings and notes of a sysdump, to which the functions of this module add. */
+/** The findings and notes of a sysdump. The functions of this module add to them. */
 interface Report {
   readonly findings: Findings;
   readonly notes: string[];

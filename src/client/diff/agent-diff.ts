@@ -71,10 +71,10 @@ export interface AgentDiff {
 const LOCAL_SOURCES: ReadonlySet<string> = new Set(['local', 'generated', 'api', 'unspec']);
 
 /**
- * Returns the claims, services and nodes in which two agents differ, with the reasons. Compares sums first, and then
- * only the buckets with different sums, so equal agents exchange a few KiB. Memory: the listed differences, and two
- * answers. Throws `AgentError`, or `InputError` if the agents cannot be compared, or if one of them restarts during the
- * comparison.
+ * Returns the claims, services and nodes that differ between two agents, with the reasons. Compares sums first, and
+ * then only the buckets with different sums, so equal agents exchange a few KiB. Memory: the listed differences, and
+ * two answers. Throws `AgentError`, or `InputError` if the agents cannot be compared, or if one of them restarts during
+ * the comparison.
  */
 export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const [a, b] = await Promise.all([readDigest(askA), readDigest(askB)]);

@@ -38,7 +38,7 @@ export function isOrderAfter(order: number, previous: number, latest: number): b
   return (order - previous - 1) >>> 0 < (latest - previous) >>> 0;
 }
 
-/** Returns the number by which the rows of keys refer to a lease. It is not 0, which means no lease. */
+/** Returns the number of a lease in the rows of its keys. It is not 0, which means no lease. */
 function numberOf({ order }: HeldLease): number {
   return order + 1;
 }

@@ -185,7 +185,7 @@ function mergeFamilies(exports: readonly ServiceExport[]): {
   return { families, message };
 }
 
-/** Returns the first property in which a younger export differs from the oldest one. */
+/** Returns the first property that differs between a younger export and the oldest one. */
 function propertyConflict(
   oldest: ServiceExport,
   exports: readonly ServiceExport[],

@@ -134,7 +134,7 @@ export function routeDump(family: Family, table: number): NetlinkRequest {
   return { operation: 'routes', type: RTM_ROUTE.get, flags: 0, write };
 }
 
-/** Returns the request for the route by which the kernel sends packets to an address. */
+/** Returns the request for the kernel's route to an address. */
 export function routeRequest(address: string): NetlinkRequest {
   const [family, length] = [familyNumber(familyOf(address)), prefixLength(address)];
   const write = (writer: MessageWriter): void => {

@@ -34,7 +34,7 @@ function transact(socket: NetlinkSocket, requests: readonly NetlinkRequest[]): S
   }
 }
 
-/** The writer by which {@link sizeOf} measures requests. */
+/** The writer that {@link sizeOf} uses to measure requests. */
 const measured = new MessageWriter();
 
 /** Returns the encoded size of requests. */
