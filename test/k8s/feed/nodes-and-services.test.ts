@@ -206,6 +206,7 @@ describe('Services and their endpoints', () => {
     cluster.list('endpoints'); // no longer served: the remaining versions are requested
     await Promise.resolve();
     await Promise.resolve();
+    expect(cluster.following.filter((kind) => kind.startsWith('endpoint'))).toEqual(['endpointslices']);
     cluster.settle();
     world.clock.advance(60_000);
     const found = world.services.get({ namespace, name: 'kubernetes' });

@@ -285,13 +285,15 @@ describe('a watch store', () => {
       },
     });
     for (const name of ['a', 'b']) await put(name, '1');
+    await put('c', 'bad');
     await start(store);
+    expect(store.rejected).toBe(1);
     expect(() => store.drain()).toThrow('drain must not be called while the store is running');
     await expect(store.run({ backend, prefix: P, signal: ended.signal })).rejects.toThrow('running already');
     await stop();
     await store.drain();
     expect(batches.at(-1)).toEqual(['a gone', 'b gone']);
-    expect([store.isSynced, store.size]).toEqual([false, 0]);
+    expect([store.isSynced, store.size, store.rejected]).toEqual([false, 0, 0]);
     await start(store);
     expect(store.isSynced).toBe(true);
   });
