@@ -25,7 +25,7 @@ describe('a lease keeper', () => {
   /** Times of the keepalives. */
   let asked: number[];
 
-  const newKeeper = (exclusive?: boolean, ttlSeconds: number = TTL_SECONDS): LeaseKeeper =>
+  const newKeeper = (exclusive?: boolean, ttlSeconds: number = TTL_SECONDS, gate?: TurnGate): LeaseKeeper =>
     new LeaseKeeper({
       transport: link,
       clock,
@@ -34,6 +34,7 @@ describe('a lease keeper', () => {
       name: 'leases',
       ttlSeconds,
       exclusive,
+      gate,
       onLost: (keys) => lost.push([...keys]),
     });
 
@@ -487,6 +488,23 @@ describe('a lease keeper', () => {
     } finally {
       looks.mockRestore();
     }
+  });
+
+  it('sends no keepalive for a lease that is lost while its keepalive waits for a turn', async () => {
+    await keeper.close(true);
+    const turns: (() => void)[] = [];
+    const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn) });
+    keeper = newKeeper(false, TTL_SECONDS, gate);
+    const { held } = await keeper.bind('a');
+    void gate.pass(10_000); // fills a turn
+    await advance(clock, (TTL_SECONDS * 1000) / 2);
+    expect([gate.waiting, asked]).toEqual([1, []]);
+    keeper.markLost(held.id);
+    for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
+      turn();
+      await settle();
+    }
+    expect([lost, asked]).toEqual([[['a']], []]);
   });
 
   it('does not remember a lease that expired without keys (regression: a lease for each pause between two locks)', async () => {
