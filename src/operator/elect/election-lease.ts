@@ -174,7 +174,6 @@ export class ElectionLease {
   ): Promise<boolean> {
     const { clock, leaseMs } = this.#options;
     const { namespace, name } = this.#place;
-    const meta = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease' };
     const holder = String(spec['holderIdentity']);
     this.#written = undefined;
     this.#mayHold ||= holder !== '';
@@ -185,9 +184,14 @@ export class ElectionLease {
             verb: 'create',
             kind: LEASES,
             namespace,
-            object: { ...meta, metadata: { name, namespace }, spec },
+            object: {
+              apiVersion: 'coordination.k8s.io/v1',
+              kind: 'Lease',
+              metadata: { name, namespace },
+              spec,
+            },
           }
-        : { verb: 'update', place: this.#place, object: { ...lease, ...meta, spec } },
+        : { verb: 'update', place: this.#place, object: { ...lease, spec } },
       'leader election',
       signal,
     );

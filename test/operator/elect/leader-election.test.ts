@@ -374,7 +374,11 @@ describe('the Lease of an election', () => {
     one.start();
     await settle();
     expect(one.working).toBe(true);
-    expect(await world.spec()).toMatchObject({ holderIdentity: 'one', leaseTransitions: 5 });
+    expect(await world.spec()).toMatchObject({
+      holderIdentity: 'one',
+      leaseTransitions: 5,
+      acquireTime: '2023-11-14T22:13:20.000000Z',
+    });
     await world.end();
   });
 
@@ -510,11 +514,11 @@ describe('the Lease of an election', () => {
     expect(await world.spec()).toMatchObject({ holderIdentity: '', leaseTransitions: 1 });
   });
 
-  it('is not awaited after the signal fires', async () => {
+  it('is neither requested nor released after the signal fires', async () => {
     const world = new World();
-    const { election } = world.add('one');
+    const { election, transport } = world.add('one');
+    transport.onArrival = () => expect.fail();
     expect(await election.run(() => expect.fail(), AbortSignal.abort())).toBe('ended');
-    expect(await world.leases.ask({ path: world.leases.path(LEASE) })).toMatchObject({ status: 404 });
     expect(world.clock.pending).toBe(0);
   });
 
@@ -563,17 +567,22 @@ describe('the Lease of an election', () => {
     const world = new World();
     const one = world.add('one');
     const sent: unknown[] = [];
-    one.transport.onArrival = ({ method, body }) => {
+    one.transport.onArrival = ({ method, path, body }) => {
       if (body !== undefined)
-        sent.push([method, (body as { apiVersion: string }).apiVersion, (body as { kind: string }).kind]);
+        sent.push([
+          `${method} ${path}`,
+          (body as { apiVersion: string }).apiVersion,
+          (body as { kind: string }).kind,
+        ]);
       return () => {};
     };
     one.start();
     await advance(world.clock, 3000);
     const version = ['coordination.k8s.io/v1', 'Lease'];
+    const path = '/apis/coordination.k8s.io/v1/namespaces/default/leases';
     expect(sent).toEqual([
-      ['POST', ...version],
-      ['PUT', ...version],
+      [`POST ${path}`, ...version],
+      [`PUT ${path}/${LEASE}`, ...version],
     ]);
     await world.end();
   });
@@ -691,10 +700,26 @@ describe('the Lease of an election', () => {
     ended.abort();
     await advance(world.clock, 150);
     expect(await world.spec()).toMatchObject({ holderIdentity: '' });
-    expect([isDone, election.status().state]).toEqual([false, 'idle']);
+    expect([isDone, election.status().state, election.mayWrite()]).toEqual([false, 'idle', false]);
     await advance(world.clock, 50);
     expect([isDone, requests]).toEqual([true, ['PUT']]);
     expect(await running).toBe('ended');
+    await election.run(() => expect.fail(), AbortSignal.abort());
+    expect(requests).toEqual(['PUT']); // released once
+  });
+
+  it('that was released is read first by the next run, because another holder may have acquired it', async () => {
+    const world = new World();
+    const [one, two] = [world.add('one'), world.add('two')];
+    one.start();
+    await settle();
+    await one.end();
+    two.start();
+    await settle();
+    one.start();
+    await settle();
+    expect([two.working, one.election.status().holder]).toEqual([true, 'two']);
+    await world.end();
   });
 
   it('is irrelevant if there is no other operator', () => {
