@@ -495,72 +495,6 @@ describe('services in the maps of a kernel', () => {
 });
 
 describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () => {
-  it('have room for 10,000 services of 10 distinct backends each by default (regression: 65,536 backends)', () => {
-    const { backends, slots } = serviceCapacity();
-    expect(backends).toBeGreaterThanOrEqual(100_000);
-    // Cluster IP, any other port of it, and four node addresses.
-    expect(slots).toBeGreaterThanOrEqual(10_000 * (5 * 11 + 1));
-  });
-
-  it('apply writes of programs to maps of another size until the programs use the new ones', () => {
-    using scratch = new Scratch();
-    const bpf = new Bpf(new Kernel());
-    const folder = scratch.bpffs();
-    new ServicePins(bpf, { folder, capacity: CAPACITY })[Symbol.dispose]();
-    using pins = new ServicePins(bpf, { folder, capacity: { ...CAPACITY, clients: 128 } });
-    const before = pins.maps[6].maps;
-    const written = ['peers', 'datagrams', 'clients'] as const;
-    for (const _ of pins.resize(() => {
-      // The old programs use these maps until they are switched.
-      for (const name of written) {
-        before[name].keys.bytes.fill(7, 0, before[name].shape.keySize);
-        before[name].update(1);
-      }
-    }));
-    for (const name of written) {
-      const { maps } = pins.maps[6];
-      expect([name, maps[name].shape.maxEntries, ...maps[name].batches()]).toEqual([name, 128, 1]);
-    }
-  });
-
-  it('keep what programs wrote to the new maps since the switch (regression: overwritten by older entries)', () => {
-    using scratch = new Scratch();
-    const bpf = new Bpf(new Kernel());
-    const folder = scratch.bpffs();
-    new ServicePins(bpf, { folder, capacity: CAPACITY })[Symbol.dispose]();
-    using pins = new ServicePins(bpf, { folder, capacity: { ...CAPACITY, clients: 128 } });
-    const write = (
-      { maps }: ServiceMaps,
-      name: 'peers' | 'datagrams' | 'clients',
-      key: number,
-      value: number,
-    ) => {
-      maps[name].keys.bytes.fill(key, 0, maps[name].shape.keySize);
-      for (let at = 0; at < maps[name].shape.valueSize; at++) maps[name].values.view.setUint8(at, value);
-      maps[name].update(1);
-    };
-    const read = (name: 'peers' | 'datagrams' | 'clients', key: number): number | undefined => {
-      const map = pins.maps[6].maps[name];
-      map.keys.bytes.fill(key, 0, map.shape.keySize);
-      return map.lookup() ? map.values.view.getUint8(0) : undefined;
-    };
-    const before = pins.maps[6];
-    for (const _ of pins.resize(() => {
-      for (const name of ['peers', 'datagrams', 'clients'] as const) {
-        write(before, name, 1, 5);
-        write(pins.maps[6], name, 1, 6);
-        write(before, name, 2, 5);
-        write(before, name, 4, 5);
-      }
-      // The old program used this entry after it was copied.
-      write(before, 'clients', 3, 6);
-      write(pins.maps[6], 'clients', 3, 5);
-    }));
-    for (const name of ['peers', 'datagrams', 'clients'] as const)
-      expect([name, read(name, 1), read(name, 2), read(name, 4)]).toEqual([name, 6, 5, 5]);
-    expect(read('clients', 3)).toBe(6);
-  });
-
   it('keep their size if a new one cannot be pinned, until it can', () => {
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
@@ -630,22 +564,6 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     ]);
     const { table } = start((family) => pins.maps[family], world);
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
-  });
-
-  it('remain the old ones if the programs cannot be switched to maps of another size', () => {
-    using scratch = new Scratch();
-    const bpf = new Bpf(new Kernel());
-    const folder = scratch.bpffs();
-    new ServicePins(bpf, { folder, capacity: CAPACITY })[Symbol.dispose]();
-    using pins = new ServicePins(bpf, { folder, capacity: { ...CAPACITY, clients: 128 } });
-    const before = pins.descriptors;
-    const fail = (): never => {
-      throw new Error('the verifier rejects the program');
-    };
-    for (const _ of pins.resize(fail));
-    expect(pins.problems()).toEqual([expect.stringContaining('the verifier rejects the program')]);
-    expect([pins.descriptors, pins.isResized]).toEqual([before, true]);
-    expect([...pins.maps[4].maps.clients.batches()]).toEqual([0]); // it can still be read
   });
 
   it('use memory per entry: their capacity would be 300 MB', () => {
