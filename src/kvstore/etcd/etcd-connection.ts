@@ -90,6 +90,25 @@ export interface UnaryCall {
   readonly request: Buffer;
 }
 
+/** The private parts of a call of grpc-js 1.14 that lead to its decoder. */
+interface NestedCall {
+  readonly child?: NestedCall | null;
+  readonly underlyingCalls?: readonly { readonly call: NestedCall }[];
+  readonly decoder?: { readPartialMessage: readonly Buffer[] };
+}
+
+/**
+ * Releases the chunks of the answer, which the decoder of an ended call keeps. Node keeps the HTTP/2 stream of the
+ * call, and with it the decoder, until the next collection of the old generation. The chunks are external memory, of
+ * which V8 permits little between two of these collections: a list of 300,000 keys needed 14 instead of 6, and 15 %
+ * more CPU.
+ */
+function releaseChunks({ child, underlyingCalls = [], decoder }: NestedCall): void {
+  if (decoder !== undefined) decoder.readPartialMessage = [];
+  if (child) releaseChunks(child);
+  for (const { call } of underlyingCalls) releaseChunks(call);
+}
+
 /** Time limit of an operation. */
 export interface Deadline {
   /** Start time, by `performance.now`. */
@@ -266,7 +285,7 @@ export class EtcdConnection {
     limits: Deadline & Pick<CallOptions, 'signal'>,
   ): Promise<Buffer> {
     // Node keeps the HTTP/2 stream of a call, with the objects of grpc-js and the promise of the request, until the
-    // next collection of the old generation: 60 MB of answers later. None of them must therefore refer to the answer.
+    // next collection of the old generation. None of them must therefore refer to the answer.
     const received: { answer?: Buffer | undefined } = {};
     await this.#request(call, metadata, limits, received);
     const { answer } = received;
@@ -301,6 +320,7 @@ export class EtcdConnection {
       };
       const settle = (end: StatusObject): void => {
         const error = errorOf(end);
+        releaseChunks(sent as NestedCall);
         this.#releaseClient(client, error);
         cancelDeadline();
         signal?.removeEventListener('abort', abort);

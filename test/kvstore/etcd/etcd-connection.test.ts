@@ -300,6 +300,5 @@ it('an answer does not stay in memory with its call (regression: until a collect
   for (let call = 0; call < calls; call++) await read();
   await sleep(SHORT_MS);
   collectYoungGarbage();
-  // grpc-js keeps the parts in which each answer was received.
-  expect((process.memoryUsage().arrayBuffers - before) / calls / value.length).toBeLessThan(1.5);
+  expect((process.memoryUsage().arrayBuffers - before) / calls / value.length).toBeLessThan(0.5);
 });
