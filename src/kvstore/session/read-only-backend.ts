@@ -60,6 +60,9 @@ const BACKOFF: Backoff = { baseMs: 500, capMs: 30_000 };
 /** Number of changes that are compared in one turn of the event loop. A batch has at most as many events. */
 const CHANGES_PER_TURN = 256;
 
+/** Maximum number of keys whose revisions are kept between reads. A cluster reads its configuration and heartbeat. */
+const MAX_READ_KEYS = 1024;
+
 const NO_VALUE = new Uint8Array();
 
 /**
@@ -75,6 +78,8 @@ export abstract class ReadOnlyBackend implements KvstoreBackend, AsyncDisposable
   readonly #watches = new Set<SourceWatch>();
   /** Increases with each list and each batch, because a source has no revisions. */
   #revision = 1;
+  /** The last reads of single keys, the oldest first. */
+  readonly #reads = new Map<string, KeyValue>();
   #lastFailure: Failure | undefined;
   readonly #requests: Partial<Record<KvstoreErrorCode | 'ok', number>> = {};
 
@@ -98,8 +103,10 @@ export abstract class ReadOnlyBackend implements KvstoreBackend, AsyncDisposable
     return (await this.read(key, options)).kv;
   }
 
+  /** A key keeps its revisions while reads return the same value. */
   async read(key: string, options: CallOptions = {}): Promise<KeyRead> {
-    const kv = (await this.listPrefix(key, options)).find((entry) => entry.key === key);
+    const found = (await this.listPrefix(key, options)).find((entry) => entry.key === key);
+    const kv = this.#withKeptRevisions(key, found);
     return { kv, header: { clusterID: this.#options.kind, revision: this.#revision, raftTerm: 0 } };
   }
 
@@ -208,6 +215,21 @@ export abstract class ReadOnlyBackend implements KvstoreBackend, AsyncDisposable
     const entries = await this.list(prefix, signal);
     this.#count('ok');
     return entries;
+  }
+
+  /** Returns the key with the revisions of its last read, as far as it has not changed since. */
+  #withKeptRevisions(key: string, found: KeyValue | undefined): KeyValue | undefined {
+    const last = this.#reads.get(key);
+    this.#reads.delete(key);
+    if (found === undefined) return undefined;
+    const { createRevision } = last ?? found;
+    const kv = last && equalBytes(last.value, found.value) ? last : { ...found, createRevision };
+    this.#reads.set(key, kv);
+    if (this.#reads.size > MAX_READ_KEYS) {
+      const [oldest = ''] = this.#reads.keys();
+      this.#reads.delete(oldest);
+    }
+    return kv;
   }
 
   #recordFailure(error: unknown): KvstoreError {

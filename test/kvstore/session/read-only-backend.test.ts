@@ -386,6 +386,36 @@ describe('a read-only backend', () => {
     expect((await source.read('a/3')).kv).toBeUndefined();
   });
 
+  it('keeps the revisions of a key while reads return the same value', async () => {
+    const source = new Source();
+    const read = async (): Promise<readonly (number | undefined)[]> => {
+      const kv = await source.get('a/1');
+      return [kv?.createRevision, kv?.modRevision];
+    };
+    source.content.set('a/1', 'x');
+    const [created, modified] = await read();
+    expect(await read()).toEqual([created, modified]);
+    source.content.set('a/1', 'y');
+    const changed = await read();
+    expect(changed[0]).toBe(created);
+    expect(changed[1]).toBeGreaterThan(modified ?? 0);
+    source.content.delete('a/1');
+    expect(await read()).toEqual([undefined, undefined]);
+    source.content.set('a/1', 'y');
+    expect((await read())[0]).toBeGreaterThan(changed[1] ?? 0);
+  });
+
+  it('keeps the revisions of the last 1024 read keys', async () => {
+    const source = new Source();
+    for (let at = 0; at <= 1024; at++) source.content.set(`a/${at}`, 'x');
+    const revisionOf = async (key: string): Promise<number | undefined> =>
+      (await source.get(key))?.modRevision;
+    const [first, second] = [await revisionOf('a/0'), await revisionOf('a/1')];
+    for (let at = 2; at <= 1024; at++) await revisionOf(`a/${at}`);
+    expect(await revisionOf('a/1')).toBe(second);
+    expect(await revisionOf('a/0')).toBeGreaterThan(first ?? 0);
+  });
+
   it('rejects writes and locks as forbidden', async () => {
     const source = new Source();
     const writes: readonly Promise<unknown>[] = [
