@@ -4,21 +4,14 @@ import { type ObjectFields, readClusterScopedName, readID, readStringMap } from 
 
 /** Maximum length of each list of a policy: rules, peers and CIDRs. */
 const MAX_ITEMS = 16_384;
-/** Maximum number of exceptions of a CIDR. Each exception splits a CIDR into up to 128 CIDRs. */
+/** Maximum number of exceptions of a CIDR. */
 const MAX_EXCEPTIONS = 1_024;
 
-/** A CIDR with exceptions in a rule of a policy. */
-export interface CIDRRule {
-  readonly cidr: Prefix;
-  readonly except: readonly Prefix[];
-}
-
-/** The CIDRs of a policy, and its references to CIDR groups (KUBERNETES 48). */
+/** The CIDRs of a policy, exceptions included (KUBERNETES 48). */
 export interface PolicyCIDRs {
   /** `namespace/name`, or only the name if the policy is cluster-scoped. */
   readonly id: string;
-  readonly rules: readonly CIDRRule[];
-  readonly groups: readonly { readonly group: string; readonly except: readonly Prefix[] }[];
+  readonly cidrs: readonly Prefix[];
 }
 
 /** Returns a CIDR, or an address as a CIDR of full length, as Cilium policies do. */
@@ -38,25 +31,23 @@ function readItems(fields: ObjectFields, name: string): readonly ObjectFields[] 
 
 /** Collects the CIDRs of a policy. */
 class CIDRCollector {
-  readonly #rules: CIDRRule[] = [];
-  readonly #groups: { readonly group: string; readonly except: readonly Prefix[] }[] = [];
+  readonly #cidrs: Prefix[] = [];
 
   policy(id: string): PolicyCIDRs {
-    return { id, rules: this.#rules, groups: this.#groups };
+    return { id, cidrs: this.#cidrs };
   }
 
   /**
-   * Adds `cidr` and `except`, or a reference to a group. If an exception is invalid, adds nothing, because without the
-   * exception the CIDR would be too large.
+   * Adds `cidr` and `except`. If an exception is invalid, adds nothing, because without the exception the CIDR would be
+   * too large.
    */
   addBlock(fields: ObjectFields): void {
     const listed = fields.list('except', MAX_EXCEPTIONS);
     const except = readPrefixes(listed);
     if (except.length < listed.size || (listed.size === 0 && this.#hasExceptions(fields))) return;
-    const group = fields.string('cidrGroupRef') ?? '';
-    if (group !== '') this.#groups.push({ group, except });
     const cidr = readPrefix(fields, 'cidr');
-    if (cidr !== undefined) this.#rules.push({ cidr, except });
+    if (cidr !== undefined) this.#cidrs.push(cidr);
+    this.#cidrs.push(...except);
   }
 
   /** Returns true if `except` has content, which is read as an empty list if it is not a list or is too long. */
@@ -67,8 +58,7 @@ class CIDRCollector {
 
   /** Adds the lists of a Cilium rule, such as `fromCIDR` and `fromCIDRSet`. */
   addCiliumRule(rule: ObjectFields, direction: 'from' | 'to'): void {
-    for (const cidr of readPrefixes(rule.list(`${direction}CIDR`, MAX_ITEMS)))
-      this.#rules.push({ cidr, except: [] });
+    for (const cidr of readPrefixes(rule.list(`${direction}CIDR`, MAX_ITEMS))) this.#cidrs.push(cidr);
     for (const block of readItems(rule, `${direction}CIDRSet`)) this.addBlock(block);
   }
 }

@@ -482,13 +482,9 @@ describe('a Pod', () => {
 
 describe('the CIDRs of policies', () => {
   const text = (outcome: ReturnType<typeof readCiliumPolicyCIDRs>): unknown =>
-    outcome && {
-      id: outcome.id,
-      rules: outcome.rules.map(({ cidr, except }) => [String(cidr), ...except.map(String)].join(' but ')),
-      groups: outcome.groups.map(({ group, except }) => [group, ...except.map(String)].join(' but ')),
-    };
+    outcome && { id: outcome.id, cidrs: outcome.cidrs.map(String) };
 
-  it('of Cilium are those of all rules, with exceptions and groups', () => {
+  it('of Cilium are those of all rules, and their exceptions', () => {
     const object = {
       ...named('p', { namespace: 'shop' }),
       spec: { ingress: [{ fromCIDR: [' 10.0.0.1 ', 'x'] }], egressDeny: [{ toCIDR: ['10.1.0.0/16'] }] },
@@ -513,8 +509,7 @@ describe('the CIDRs of policies', () => {
     const { value, why } = read(object, readCiliumPolicyCIDRs);
     expect(text(value)).toEqual({
       id: 'shop/p',
-      rules: ['10.0.0.1/32', '10.1.0.0/16', '10.2.0.0/16 but 10.2.1.0/24', '10.5.0.0/16'],
-      groups: ['g but 10.6.0.0/16'],
+      cidrs: ['10.0.0.1/32', '10.1.0.0/16', '10.2.0.0/16', '10.2.1.0/24', '10.5.0.0/16', '10.6.0.0/16'],
     });
     expect(why).toEqual([
       'invalid-cidr spec.ingress[0].fromCIDR[1]',
@@ -522,7 +517,7 @@ describe('the CIDRs of policies', () => {
       'wrong-type specs[0].egress[0].toCIDRSet[2].except',
       'invalid-cidr specs[0].egress[0].toCIDRSet[6].cidr',
     ]);
-    expect(text(read(named('p'), readCiliumPolicyCIDRs).value)).toEqual({ id: 'p', rules: [], groups: [] });
+    expect(text(read(named('p'), readCiliumPolicyCIDRs).value)).toEqual({ id: 'p', cidrs: [] });
     expect(read(named('p', { namespace: 'a/b' }), readCiliumPolicyCIDRs).value).toBeUndefined();
   });
 
@@ -538,7 +533,7 @@ describe('the CIDRs of policies', () => {
       egress: [{ to: [{ ipBlock: { cidr: 'fd00::/8' } }] }],
     };
     const { value } = read({ ...named('p'), spec }, readNetworkPolicyCIDRs);
-    expect(text(value)).toEqual({ id: 'default/p', rules: ['10.0.0.0/8', 'fd00::/8'], groups: [] });
+    expect(text(value)).toEqual({ id: 'default/p', cidrs: ['10.0.0.0/8', 'fd00::/8'] });
     expect(read({ spec }, readNetworkPolicyCIDRs).value).toBeUndefined();
   });
 
