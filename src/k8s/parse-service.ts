@@ -10,6 +10,7 @@ import type {
 } from '../servicecache/service.ts';
 import { createService } from '../servicecache/service.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
+import { HEADLESS } from './feed/kinds.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readNamedPort, readNodePort, textOfPorts } from './ports.ts';
 import { SharedValues } from './shared-values.ts';
@@ -66,11 +67,16 @@ function readAddresses(list: ObjectFields): readonly string[] {
   return [...new Set(list.items((addresses, index) => addresses.address(index)))];
 }
 
-function readClusterIPs(spec: ObjectFields): Pick<Service, 'addressing' | 'clusterIPs'> {
+/** Returns the cluster IPs. A service is headless as in `isHeadless` of Cilium (pkg/loadbalancer/reflectors). */
+function readClusterIPs(
+  spec: ObjectFields,
+  labels: ReadonlyMap<string, string>,
+): Pick<Service, 'addressing' | 'clusterIPs'> {
   const listed = spec.list('clusterIPs');
   const first = spec.string('clusterIP') || listed.string(0) || '';
+  if (first.toLowerCase() === 'none' || labels.has(HEADLESS))
+    return { addressing: 'headless', clusterIPs: List() };
   if (first === '') return { addressing: 'unassigned', clusterIPs: List() };
-  if (first.toLowerCase() === 'none') return { addressing: 'headless', clusterIPs: List() };
   if (listed.size > 0) return { addressing: 'assigned', clusterIPs: List(readAddresses(listed)) };
   const address = spec.address('clusterIP');
   return { addressing: 'assigned', clusterIPs: address === undefined ? List() : List([address]) };
@@ -110,12 +116,15 @@ export function labelsAndSelector(
   return { labels: shared, selector: isEqual ? shared : ImmutableMap(selector) };
 }
 
+/**
+ * Returns the addresses of the load balancer. Those in another mode than `VIP`, such as `Proxy`, are omitted, because
+ * the load balancer then sends packets to the addresses of the nodes.
+ */
 function readIngressIPs(fields: ObjectFields): ImmutableSet<string> {
   const ingress = fields.map('status').map('loadBalancer').list('ingress');
   if (ingress.size === 0) return NO_ADDRESSES;
-  // Ingress IPs in mode `Proxy` are omitted: the load balancer sends packets to the addresses of the nodes.
   const read = (item: ObjectFields | undefined): string | undefined =>
-    item?.value('ipMode') === 'Proxy' ? undefined : item?.address('ip');
+    (item?.value('ipMode') ?? 'VIP') === 'VIP' ? item?.address('ip') : undefined;
   return ImmutableSet(ingress.items((list, index) => read(list.item(index))));
 }
 
@@ -211,10 +220,11 @@ export function readService(
   if (id === undefined) return undefined;
   const metadata = fields.map('metadata');
   const annotations = metadata.strings('annotations');
+  const labels = metadata.strings('labels');
   const spec = fields.map('spec');
   const type = readType(spec);
   const { global, shared, affinity } = readFlags(annotations);
-  const { addressing, clusterIPs } = readClusterIPs(spec);
+  const { addressing, clusterIPs } = readClusterIPs(spec, labels);
   const trafficDistribution = readDistribution(spec, annotations);
   const { nodeSelector, nodeLabel } = readExposure(metadata);
   const exposedType = metadata.object('annotations')?.word(EXPOSED_TYPE, EXPOSED_TYPES);
@@ -243,7 +253,7 @@ export function readService(
     healthCheckNodePort: readNodePort(spec, 'healthCheckNodePort'),
     sessionAffinitySeconds: readSessionAffinity(spec),
     publishNotReady: spec.boolean('publishNotReadyAddresses') ?? false,
-    ...labelsAndSelector(metadata.strings('labels'), spec.strings('selector')),
+    ...labelsAndSelector(labels, spec.strings('selector')),
   });
 }
 

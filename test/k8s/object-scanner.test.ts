@@ -191,7 +191,10 @@ const port = fc.record(
 );
 const times = { creationTimestamp: time, deletionTimestamp: time };
 const labels = fc.dictionary(
-  fc.oneof(fc.constantFrom('app', '7', 'kubernetes.io/service-name'), fc.string()),
+  fc.oneof(
+    fc.constantFrom('app', '7', 'kubernetes.io/service-name', 'service.kubernetes.io/headless'),
+    fc.string(),
+  ),
   fc.string(),
 );
 

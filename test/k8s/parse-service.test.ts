@@ -112,6 +112,23 @@ describe('a service is parsed', () => {
     expect(fieldsOf(manifest({ clusterIP, ports: [] }))).toMatchObject({ addressing });
   });
 
+  it('as headless if it has the label, even with cluster IPs (regression: it had frontends)', () => {
+    const labels = { 'service.kubernetes.io/headless': '' };
+    const service = manifest({ clusterIP: '172.16.0.1', clusterIPs: ['172.16.0.1'] }, { labels });
+    expect(fieldsOf(service)).toMatchObject({ addressing: 'headless', clusterIPs: [] });
+  });
+
+  it.each([
+    [undefined, ['5.6.7.8']],
+    [null, ['5.6.7.8']],
+    ['VIP', ['5.6.7.8']],
+    ['Proxy', []],
+    ['Later', []],
+  ])('with the addresses of a load balancer in mode %j: %j', (ipMode, ingressIPs) => {
+    const status = { loadBalancer: { ingress: [{ ip: '5.6.7.8', ipMode }] } };
+    expect(fieldsOf({ ...manifest({}), status })).toMatchObject({ ingressIPs });
+  });
+
   it.each([
     ['true', true],
     ['TRUE', true],
