@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { SliceAddressType } from '../model/cluster-endpoint-slice.ts';
 import { IP_FAMILIES } from '../model/service-export.ts';
+import type { IdentityAllocation } from '../operator/duties.ts';
 import type { ElectionTimes } from '../operator/elect/leader-election.ts';
 import type { KubernetesFlags } from './kubernetes-options.ts';
 import type { ClusterFlags, LogFlags } from './mesh-options.ts';
@@ -42,7 +43,7 @@ export interface OperatorFlags
   readonly leaderElectionRetryPeriod: number;
   readonly leaderElectionKvstoreDeadline: number;
   readonly k8sEndpoints: 'ciliumendpoints' | 'ciliumendpointslices';
-  readonly identityAllocationMode: 'crd' | 'kvstore';
+  readonly identityAllocationMode: IdentityAllocation;
   readonly serviceSync: boolean;
   readonly nodeSync: boolean;
   readonly identitySync: boolean;
@@ -187,8 +188,8 @@ export function addOperatorOptions(command: Command): Command {
     .addOption(
       choice(
         '--identity-allocation-mode <mode>',
-        'storage of identities: CiliumIdentities, or the kvstore',
-        ['crd', 'kvstore'],
+        'storage of identities: CiliumIdentities, the kvstore, or both',
+        ['crd', 'kvstore', 'doublewrite-readkvstore', 'doublewrite-readcrd'],
         'crd',
       ),
     )
@@ -286,13 +287,14 @@ export async function operatorContradiction(flags: OperatorFlags): Promise<strin
 async function collectorContradiction(flags: OperatorFlags): Promise<string | undefined> {
   const { AGENT_LEASE_MS } = await import('../operator/collect/kvstore-collectors.ts');
   const { endpointGcInterval, identityGcInterval, kvstoreIdentityGcInterval = AGENT_LEASE_MS } = flags;
-  const isCRD = flags.identityAllocationMode === 'crd';
-  const needsEndpoints = isCRD && identityGcInterval !== 0;
+  const hasCRDs = flags.identityAllocationMode !== 'kvstore';
+  const needsEndpoints = hasCRDs && identityGcInterval !== 0;
   if (flags.deleteAllEndpoints === true && (endpointGcInterval !== 0 || needsEndpoints))
-    return `--delete-all-endpoints requires --endpoint-gc-interval 0${isCRD ? ' and --identity-gc-interval 0' : ''}, because CiliumEndpoints no longer show what is in use`;
+    return `--delete-all-endpoints requires --endpoint-gc-interval 0${hasCRDs ? ' and --identity-gc-interval 0' : ''}, because CiliumEndpoints no longer show what is in use`;
   if (endpointGcInterval === 0 && needsEndpoints)
     return '--endpoint-gc-interval 0 requires --identity-gc-interval 0, because the remaining CiliumEndpoints keep all identities in use';
-  if (!isCRD && kvstoreIdentityGcInterval > 0 && kvstoreIdentityGcInterval < AGENT_LEASE_MS)
+  const hasKvstore = flags.identityAllocationMode !== 'crd';
+  if (hasKvstore && kvstoreIdentityGcInterval > 0 && kvstoreIdentityGcInterval < AGENT_LEASE_MS)
     return '--kvstore-identity-gc-interval must be 0 or at least 15m, because the references of a running node can be missing for that time';
   return undefined;
 }

@@ -36,21 +36,25 @@ export interface PublishSwitches {
   readonly heartbeat: boolean;
 }
 
+/**
+ * Where identities are allocated, by the words of Cilium. With `crd`, identities are CiliumIdentities, and the operator
+ * publishes identities and IPs from custom resources. With `kvstore`, agents write identities and IPs to the kvstore
+ * themselves. With the other modes, which Cilium uses to migrate from `kvstore` to `crd`, they write CiliumIdentities,
+ * too.
+ */
+export type IdentityAllocation = 'crd' | 'kvstore' | 'doublewrite-readkvstore' | 'doublewrite-readcrd';
+
 export interface OperatorDutiesOptions extends DutyContext, WriteContext {
   readonly clusterName: string;
   readonly clusterID: number;
   readonly maxConnectedClusters: MaxConnectedClusters;
-  /**
-   * Where identities are allocated. With `crd`, identities are CiliumIdentities, and the operator publishes identities
-   * and IPs from custom resources. With `kvstore`, agents write identities and IPs to the kvstore themselves.
-   */
-  readonly identityAllocation: 'crd' | 'kvstore';
+  readonly identityAllocation: IdentityAllocation;
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   readonly publish: PublishSwitches;
   /**
    * True if a Namespace without the annotation {@link GLOBAL_NAMESPACE} is global. Only objects of global namespaces
-   * are published. Ignored with `kvstore` identities, which agents publish for all namespaces. Default: objects of all
-   * namespaces are published.
+   * are published. Ignored unless identities are allocated with `crd`, because agents publish all namespaces otherwise.
+   * Default: objects of all namespaces are published.
    */
   readonly globalByDefault?: boolean | undefined;
   /**
@@ -207,9 +211,13 @@ function removalDuties(options: OperatorDutiesOptions): readonly Duty[] {
   return [new EndpointRemoval({ ...options, reader, writer })];
 }
 
-/** Returns the intervals. Of the two collectors of identities, the one for the unused allocation is off (0). */
+/**
+ * Returns the intervals. A collector of identities is off (0) if agents do not write these identities: both run in the
+ * modes with both, as in Cilium (operator/identitygc/gc.go).
+ */
 function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): CollectorIntervals {
-  return { ...intervals, ...(identityAllocation === 'crd' ? { kvstoreIdentities: 0 } : { identities: 0 }) };
+  if (identityAllocation === 'crd') return { ...intervals, kvstoreIdentities: 0 };
+  return identityAllocation === 'kvstore' ? { ...intervals, identities: 0 } : intervals;
 }
 
 function collectorDuties(options: OperatorDutiesOptions): readonly Duty[] {

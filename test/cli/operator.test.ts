@@ -204,6 +204,22 @@ describe('dpcache operator', () => {
       [
         ...CLUSTER,
         '--identity-allocation-mode',
+        'doublewrite-readcrd',
+        '--kvstore-identity-gc-interval',
+        '1m',
+      ],
+      '--kvstore-identity-gc-interval must be 0 or at least 15m',
+    ],
+    [
+      2,
+      [...CLUSTER, '--identity-allocation-mode', 'doublewrite-readkvstore', '--endpoint-gc-interval', '0'],
+      'requires --identity-gc-interval 0',
+    ],
+    [
+      2,
+      [
+        ...CLUSTER,
+        '--identity-allocation-mode',
         'kvstore',
         '--clustermesh-default-global-namespace',
         'false',

@@ -269,7 +269,7 @@ it('each command has exactly these options, with these values', async () => {
         "cluster …",
         "cluster-id …",
         "max-connected-clusters 255 511",
-        "identity-allocation-mode crd kvstore",
+        "identity-allocation-mode crd kvstore doublewrite-readkvstore doublewrite-readcrd",
         "kvstore-config …",
         "kvstore-opt …",
         "kvstore-lease-ttl …",

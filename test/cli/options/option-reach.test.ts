@@ -176,6 +176,7 @@ const OPERATOR: readonly Row[] = [
   ['--cluster-id 7', { 'options.clusterID': 7 }],
   ['--max-connected-clusters 511', { 'options.maxConnectedClusters': 511 }],
   ['--identity-allocation-mode kvstore', { 'options.identityAllocation': 'kvstore' }],
+  ['--identity-allocation-mode doublewrite-readcrd', { 'options.identityAllocation': 'doublewrite-readcrd' }],
   ['--kvstore-config /e', { 'options.kvstoreConfig': '/e' }],
   [
     '--kvstore-opt etcd.qps=20,etcd.maxInflight=3',
