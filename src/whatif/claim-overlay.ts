@@ -13,7 +13,15 @@ import type { ClaimWriter } from '../ipcache/types.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
 import { canonicalAddress, formatPrefixOf, type KeyForm, parseKey, prefixRegister } from '../net/prefix.ts';
 import type { AddressClaim } from '../nodemanager/address-claims.ts';
-import { comparison, type Edit, EditError, isRemoval, orderAfter, removesWriter } from './edits.ts';
+import {
+  comparison,
+  type Edit,
+  EditError,
+  orderAfter,
+  removalsByText,
+  textsOfWriter,
+  writerText,
+} from './edits.ts';
 
 /** The claim of a writer on a key after an edit; if `claim` is absent, the edit deletes it. */
 interface KeyEdit {
@@ -50,19 +58,20 @@ export function visibleOf({ endpoint, cidr }: PrefixClaims): OverlaidClaim | und
  */
 export class ClaimOverlay {
   readonly #edits: readonly Edit[];
-  /** Edits of single claims, by prefix, then by the index of the edit. */
-  readonly #keyEdits = new Map<string, Map<number, KeyEdit>>();
+  /** Edits of single claims, by prefix, in their order. */
+  readonly #keyEdits = new Map<string, KeyEdit[]>();
+  /** The index of the edit that sets a claim. */
+  readonly #setAt = new Map<CompleteClaim, number>();
   /** The changed address claims of nodes, by prefix, then by node. */
   readonly #nodeEdits = new Map<string, Map<string, readonly KeyEdit[]>>();
   readonly #compare: ReturnType<typeof comparison>;
-  /** The edits that remove claims of a cluster, a node or a source, with their indexes. */
-  readonly #removals: readonly (readonly [index: number, edit: Edit])[];
+  readonly #removals: ReturnType<typeof removalsByText>;
 
   /** Throws {@link EditError} if a claim or key of an edit is invalid. */
   constructor(edits: readonly Edit[]) {
     this.#edits = edits;
     this.#compare = comparison(orderAfter(edits));
-    this.#removals = [...edits.entries()].filter(([, edit]) => isRemoval(edit));
+    this.#removals = removalsByText(edits);
     for (const [index, edit] of edits.entries()) {
       if (edit.edit !== 'upsert' && edit.edit !== 'delete') continue;
       const parsed = parsePrefix(edit.key);
@@ -73,8 +82,11 @@ export class ClaimOverlay {
           value: edit.key,
         });
       const { prefix, form } = parsed;
-      const keyEdits = this.#keyEdits.get(prefix) ?? new Map<number, KeyEdit>();
-      this.#keyEdits.set(prefix, keyEdits.set(index, keyEdit(edit, form, index)));
+      const ofKey = keyEdit(edit, form, index);
+      if (ofKey.claim !== undefined) this.#setAt.set(ofKey.claim, index);
+      const keyEdits = this.#keyEdits.get(prefix);
+      if (keyEdits === undefined) this.#keyEdits.set(prefix, [ofKey]);
+      else keyEdits.push(ofKey);
     }
   }
 
@@ -84,8 +96,7 @@ export class ClaimOverlay {
   }
 
   /** Returns true if an edit removes claims of this writer. */
-  readonly removes = (writer: ClaimWriter): boolean =>
-    this.#removals.some(([, edit]) => removesWriter(edit, writer));
+  readonly removes = (writer: ClaimWriter): boolean => this.#lastRemoval(writer) >= 0;
 
   /** True if an edit changes the order of sources. */
   get changesOrder(): boolean {
@@ -138,23 +149,29 @@ export class ClaimOverlay {
   }
 
   #afterOn(prefix: string, form: KeyForm, current: readonly CompleteClaim[]): CompleteClaim | undefined {
-    let claims = current;
-    for (const edits of this.#nodeEdits.get(prefix)?.values() ?? [])
-      for (const edit of edits) claims = applyEdit(claims, edit, form);
-    // Removals take effect in order with the edits of single claims. Without such edits, their order has no effect.
-    const named = this.#keyEdits.get(prefix);
-    if (named !== undefined)
-      for (const [, edit] of [...named, ...this.#removals].sort(([a], [b]) => a - b))
-        claims =
-          'form' in edit
-            ? applyEdit(claims, edit, form)
-            : claims.filter((claim) => !removesWriter(edit, claim));
     let strongest: CompleteClaim | undefined;
-    for (const claim of claims) {
-      if (named === undefined && this.removes(claim)) continue;
+    for (const claim of this.#edited(prefix, form, current)) {
+      if (this.#lastRemoval(claim) > (this.#setAt.get(claim) ?? -1)) continue;
       if (strongest === undefined || this.#compare(claim, strongest) < 0) strongest = claim;
     }
     return strongest;
+  }
+
+  /** Returns the claims after the edits of single claims and of nodes, without the effect of removals. */
+  #edited(prefix: string, form: KeyForm, current: readonly CompleteClaim[]): Iterable<CompleteClaim> {
+    const ofNodes = this.#nodeEdits.get(prefix);
+    const ofKeys = this.#keyEdits.get(prefix);
+    if (ofNodes === undefined && ofKeys === undefined) return current;
+    const claims = new Map(current.map((claim) => [writerText(claim), claim]));
+    for (const edits of [...(ofNodes?.values() ?? []), ofKeys ?? []])
+      for (const edit of edits) if (edit.form === form) applyEdit(claims, edit);
+    return claims.values();
+  }
+
+  /** Returns the index of the last edit that removes the claims of a writer; -1 if there is none. */
+  #lastRemoval(writer: ClaimWriter): number {
+    if (this.#removals.size === 0) return -1;
+    return Math.max(...textsOfWriter(writer).map((text) => this.#removals.get(text)?.last ?? -1));
   }
 }
 
@@ -166,20 +183,13 @@ function completeClaim({ source, owner, identity, hostIP, encryptKey }: AddressC
   return { source, owner, identity, hostIP, encryptKey, k8s: undefined };
 }
 
-/** Returns the claims on a key of a prefix after an edit. An edit of the other key changes nothing. */
-function applyEdit(
-  claims: readonly CompleteClaim[],
-  { form, writer, claim, ifPod }: KeyEdit,
-  formOfClaims: KeyForm,
-): readonly CompleteClaim[] {
-  if (form !== formOfClaims) return claims;
-  const others = claims.filter(
-    ({ source, owner, k8s }) =>
-      source !== writer.source ||
-      owner !== writer.owner ||
-      (ifPod !== undefined && (k8s?.namespace !== ifPod.namespace || k8s.podName !== ifPod.podName)),
-  );
-  return claim === undefined ? others : [...others, claim];
+/** Applies an edit to the claims on a key, by writer. */
+function applyEdit(claims: Map<string, CompleteClaim>, { writer, claim, ifPod }: KeyEdit): void {
+  const text = writerText(writer);
+  const { k8s } = claims.get(text) ?? {};
+  if (ifPod !== undefined && (k8s?.namespace !== ifPod.namespace || k8s.podName !== ifPod.podName)) return;
+  if (claim === undefined) claims.delete(text);
+  else claims.set(text, claim);
 }
 
 /** Returns the checked edit of one claim. Throws {@link EditError} if a field is invalid. */

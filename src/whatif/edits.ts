@@ -106,11 +106,6 @@ export function checkEdits(edits: readonly Edit[]): void {
   }
 }
 
-/** Returns true if an edit removes claims of a cluster, a node or a source. */
-export function isRemoval({ edit }: Edit): boolean {
-  return edit === 'remove-cluster' || edit === 'remove-node' || edit === 'remove-source';
-}
-
 /** Returns the order of sources after the edits, strongest first. */
 export function orderAfter(edits: readonly Edit[]): readonly Source[] {
   const order: Source[] = [...SOURCES];
@@ -135,33 +130,76 @@ export function comparison(
     rankOf(a.source) - rankOf(b.source) || (a.owner < b.owner ? -1 : Number(a.owner > b.owner));
 }
 
-/** Returns true for the sources of the claims of remote clusters: `clustermesh`, and `restored` from a checkpoint. */
-function isSourceOfRemotes(source: Source): boolean {
-  return source === 'clustermesh' || source === 'restored';
+/** The sources of the claims of remote clusters: `clustermesh`, and `restored` from a checkpoint. */
+const SOURCES_OF_REMOTES = ['clustermesh', 'restored'] as const satisfies readonly Source[];
+
+/** A writer of claims in the IPCache. */
+interface NamedWriter {
+  readonly source: Source;
+  readonly owner: string;
+}
+
+/** Returns a writer as text. */
+export function writerText({ source, owner }: NamedWriter): string {
+  return `${source} ${owner}`;
+}
+
+/** Returns the text of a node for `remove-node`. No source is named `node`. */
+function nodeText(fullName: string): string {
+  return `node ${fullName}`;
 }
 
 /**
- * Returns true if an edit removes the claims of a writer in the IPCache. `remove-cluster` and `remove-node` do not
- * match the address claims of nodes, whose owner is the full name of the node: they are removed with their node.
+ * Returns texts for the removed claims: a source, a writer (`source owner`) or a node. Empty if the edit removes none.
+ * An edit removes the claims of a writer or node if one of these is among {@link textsOfWriter} or
+ * {@link textsOfNode}.
  */
-export function removesWriter(
-  edit: Edit,
-  { source, owner }: { readonly source: Source; readonly owner: string },
-): boolean {
-  if (edit.edit === 'remove-cluster') return isSourceOfRemotes(source) && owner === edit.cluster;
-  if (edit.edit !== 'remove-source' || source !== edit.source) return false;
-  return edit.owner === undefined || owner === edit.owner;
+export function removedTexts(edit: Edit): readonly string[] {
+  switch (edit.edit) {
+    case 'remove-cluster':
+      return SOURCES_OF_REMOTES.map((source) => writerText({ source, owner: edit.cluster }));
+    case 'remove-node':
+      return [nodeText(edit.node)];
+    case 'remove-source': {
+      const { source, owner } = edit;
+      return [owner === undefined ? source : writerText({ source, owner })];
+    }
+    default:
+      return [];
+  }
 }
 
-/** Returns true if an edit removes the claim of a source on a node. */
-export function removesNode(
-  edit: Edit,
-  node: { readonly source: Source; readonly cluster: string; readonly fullName: string },
-): boolean {
-  if (edit.edit === 'remove-cluster') return isSourceOfRemotes(node.source) && node.cluster === edit.cluster;
-  if (edit.edit === 'remove-node') return node.fullName === edit.node;
-  if (edit.edit !== 'remove-source' || node.source !== edit.source) return false;
-  return edit.owner === undefined || edit.owner === node.cluster || edit.owner === node.fullName;
+/**
+ * Returns the texts of edits that remove the claims of a writer in the IPCache. `remove-cluster` and `remove-node` do
+ * not match the address claims of nodes, whose owner is the full name of the node: they are removed with their node.
+ */
+export function textsOfWriter(writer: NamedWriter): readonly string[] {
+  return [writer.source, writerText(writer)];
+}
+
+/** Returns the texts of edits that remove the claim of a source on a node. */
+export function textsOfNode({
+  source,
+  cluster,
+  fullName,
+}: {
+  readonly source: Source;
+  readonly cluster: string;
+  readonly fullName: string;
+}): readonly string[] {
+  const ofOwners = [cluster, fullName].map((owner) => writerText({ source, owner }));
+  return [source, ...ofOwners, nodeText(fullName)];
+}
+
+/** Returns the indexes of the first and the last edit with each text of {@link removedTexts}. */
+export function removalsByText(
+  edits: readonly Edit[],
+): ReadonlyMap<string, { readonly first: number; readonly last: number }> {
+  const removals = new Map<string, { readonly first: number; readonly last: number }>();
+  for (const [index, edit] of edits.entries())
+    for (const text of removedTexts(edit))
+      removals.set(text, { first: removals.get(text)?.first ?? index, last: index });
+  return removals;
 }
 
 /** Returns the remote cluster whose services an edit removes; `'*'` for all clusters, undefined for none. */

@@ -40,10 +40,10 @@ import {
   clusterOfRemovedServices,
   comparison,
   type Edit,
-  isRemoval,
   orderAfter,
+  removalsByText,
   removesLocalServices,
-  removesNode,
+  textsOfNode,
 } from './edits.ts';
 
 /** The engines read by `whatIf`. They must retain overruled claims (`retainOverruled`, the default). */
@@ -158,8 +158,9 @@ function serviceOf(edit: Edit): ServiceID | undefined {
 class Preview implements Disposable {
   readonly #engines: WhatIfEngines;
   readonly #edits: readonly Edit[];
-  /** The edits that remove claims of a cluster, a node or a source, with their indexes. */
-  readonly #removals: readonly IndexedEdit[];
+  readonly #removals: ReturnType<typeof removalsByText>;
+  /** The edits that remove services of the local or of remote clusters. */
+  readonly #serviceRemovals: readonly IndexedEdit[];
   /** By key: each service in edits, and its edits. A manifest may contain thousands. */
   readonly #namedServices = new Map<string, { readonly id: ServiceID; readonly edits: IndexedEdit[] }>();
   readonly #overlay: ClaimOverlay;
@@ -193,7 +194,10 @@ class Preview implements Disposable {
     const { ipcache, services, nodes } = engines;
     this.#engines = engines;
     this.#edits = edits;
-    this.#removals = [...edits.entries()].filter(([, edit]) => isRemoval(edit));
+    this.#removals = removalsByText(edits);
+    this.#serviceRemovals = [...edits.entries()].filter(
+      ([, edit]) => removesLocalServices(edit) || clusterOfRemovedServices(edit) !== undefined,
+    );
     for (const indexed of edits.entries()) {
       const id = serviceOf(indexed[1]);
       if (id === undefined) continue;
@@ -338,9 +342,7 @@ class Preview implements Disposable {
     const { nodes } = this.#engines;
     if (nodes === undefined) return;
     for (const { source, cluster } of claims) if (source === 'clustermesh') this.#clusters.add(cluster);
-    const remaining = claims.filter(
-      (node) => !this.#removals.some(([, edit]) => this.#removesNode(edit, node)),
-    );
+    const remaining = claims.filter((node) => !this.#isRemoved(node));
     const [effective] = claims;
     const next = nodes.closed ? effective : remaining.toSorted(this.#compareNodes)[0];
     this.#evaluateAddresses(nodes, fullName, effective, next);
@@ -370,10 +372,12 @@ class Preview implements Disposable {
   readonly #compareNodes = (a: Node, b: Node): number =>
     this.#compare({ source: a.source, owner: '' }, { source: b.source, owner: '' });
 
-  #removesNode(edit: Edit, node: Node): boolean {
-    const removes = removesNode(edit, node);
-    if (removes) this.#matchedEdits.add(edit);
-    return removes;
+  /** Returns true if an edit removes the claim on a node. The first such edit is a matched one. */
+  #isRemoved(node: Node): boolean {
+    const removals = textsOfNode(node).map((text) => this.#removals.get(text)?.first ?? this.#edits.length);
+    const first = this.#edits[Math.min(...removals)];
+    if (first !== undefined) this.#matchedEdits.add(first);
+    return first !== undefined;
   }
 
   /** Evaluates a service. Returns the cost: for each edit that changes it, 1 and the number of its backends. */
@@ -381,7 +385,7 @@ class Preview implements Disposable {
     const { services } = this.#engines;
     if (services === undefined) return 0;
     const named = this.#namedServices.get(formatServiceID(id))?.edits ?? [];
-    const edits = [...this.#removals, ...named].sort(([a], [b]) => a - b);
+    const edits = [...this.#serviceRemovals, ...named].sort(([a], [b]) => a - b);
     let cost = 0;
     const changes = edits.map(([, edit]) => (state: ServiceState): ServiceState => {
       const next = this.#editService(state, edit);
