@@ -91,12 +91,12 @@ export class ServiceTable {
     if (event !== undefined) this.#publish([event], false);
   }
 
-  /** Announces every known service from now on. */
+  /** Announces every known service from now on. Writes only those that are not announced yet, usually few. */
   markSynced(): void {
     if (this.#synced) return;
     this.batch(() => {
       this.#synced = true;
-      for (const state of [...this.#states.values()]) this.put(state);
+      for (const state of this.#states.values()) if (!state.announced) this.put(state);
     });
   }
 

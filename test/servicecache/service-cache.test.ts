@@ -50,6 +50,19 @@ describe('a service is announced', () => {
     expect(told).toEqual(['update shop/checkout']);
   });
 
+  it('once the inputs are complete, without a write of the announced services (regression: all in one turn)', () => {
+    const cache = cacheOf();
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.updateService(service());
+    const waiting = service({ id: { namespace: 'shop', name: 'waiting' } });
+    cache.updateService(waiting);
+    const written: string[] = [];
+    cache.observeStates((key) => written.push(key));
+    cache.markSynced();
+    expect(written).toEqual(['shop/waiting']);
+    expect(cache.get(waiting.id)?.service).toBe(waiting);
+  });
+
   it('until it is deleted; its endpoints are kept for its return', () => {
     const cache = cacheOf();
     const told = transcript(cache);
