@@ -47,7 +47,7 @@ export class HistoryKeeper {
   readonly history: History;
   readonly #options: HistoryKeeperOptions;
   #timer: Timer | undefined;
-  #subscriptions: Unsubscribe[] = [];
+  readonly #subscriptions: Unsubscribe[];
   /** The last reported state of each cluster. */
   readonly #states = new Map<string, RecordedState>();
   /** The last logged failure of the disk; undefined after its end. */
@@ -67,6 +67,8 @@ export class HistoryKeeper {
       memory,
       disk: disk && { folder: new StateFiles(disk.path), maxBytes: disk.maxBytes, checksum: crc32 },
     });
+    // Now, while the engines are empty: a later subscription replays all services and nodes in one turn.
+    this.#subscriptions = [recordDocuments(this.history, engines)];
   }
 
   /**
@@ -91,7 +93,6 @@ export class HistoryKeeper {
    */
   start(clusters: ReportedClusters | undefined, kinds: FollowedKinds | undefined): void {
     this.history.start();
-    this.#subscriptions.push(recordDocuments(this.history, this.#options.engines));
     if (clusters !== undefined) {
       for (const name of clusters.names) this.#noteState(clusters, name);
       this.#subscriptions.push(clusters.onChange((name) => this.#noteState(clusters, name)));

@@ -21,18 +21,20 @@ export interface RecordedEngines {
 }
 
 /**
- * Records the changes of services and nodes in a history, from this call on. A change of a service contains only the
- * fields and the backends which differ, so its size does not depend on the number of backends.
+ * Records the changes of services and nodes in a history, from this call and the start of the history on. A change of a
+ * service contains only the fields and the backends which differ, so its size does not depend on the number of
+ * backends. Costs a replay of all services and nodes, so call it while the engines are empty.
  */
 export function recordDocuments(history: History, engines: RecordedEngines): Unsubscribe {
   checkArgument('recordDocuments: history', history, objectWith({ recordDocument: FUNCTION }));
   checkArgument('recordDocuments: engines', engines, ENGINES);
   const { services, nodes } = engines;
   // The replay of the current state is no change.
-  let isLive = false;
+  let isReplay = true;
+  const isRecorded = (): boolean => !isReplay && history.newestSequence !== undefined;
   const nodeChanged = (old: Node | undefined, node: Node | undefined): void => {
     const name = (node ?? old)?.fullName;
-    if (!isLive || name === undefined) return;
+    if (!isRecorded() || name === undefined) return;
     const source = (node ?? old)?.fields.source ?? '';
     history.recordDocument('node', name, source, {
       before: old && nodeFields(old),
@@ -42,7 +44,7 @@ export function recordDocuments(history: History, engines: RecordedEngines): Uns
   const subscriptions = [
     services.subscribe({
       onEvents: (events) => {
-        if (isLive) for (const event of events) recordService(history, services, event);
+        if (isRecorded()) for (const event of events) recordService(history, services, event);
       },
     }),
     nodes.subscribe({
@@ -52,7 +54,7 @@ export function recordDocuments(history: History, engines: RecordedEngines): Uns
       nodeDelete: (node) => nodeChanged(node, undefined),
     }),
   ];
-  isLive = true;
+  isReplay = false;
   return unsubscribeOnce(() => {
     for (const unsubscribe of subscriptions) unsubscribe();
   });

@@ -13,6 +13,7 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { KindProgress } from '../../src/k8s/feed/kubernetes-feed.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
+import { createService } from '../../src/servicecache/service.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { until } from '../base/support/until.ts';
@@ -39,7 +40,7 @@ function keeperOf(path?: string) {
     log: createLog('info', 'text', { write: (line) => logged.push(line.trimEnd()) }),
   });
   onTestFinished(() => keeper.stop());
-  return { clock, ipcache, keeper, history: keeper.history, logged };
+  return { clock, ipcache, services, nodes, keeper, history: keeper.history, logged };
 }
 
 /** A mesh of one cluster, `far`, whose status changes with `is`. */
@@ -102,6 +103,21 @@ function momentsAfter<S>(
   });
   return times.map((at) => history.at('10.0.0.1', at));
 }
+
+it('records services from its start on, without a replay of all of them (regression: in one turn)', () => {
+  const { services, nodes, keeper, history } = keeperOf();
+  const update = (name: string): void => {
+    const id = { namespace: 'shop', name };
+    services.updateService(createService({ id, addressing: 'assigned', clusterIPs: ['10.96.0.1'] }));
+  };
+  services.markSynced();
+  update('before');
+  const replays = [vi.spyOn(services, 'subscribe'), vi.spyOn(nodes, 'subscribe')];
+  keeper.start(undefined, undefined);
+  update('after');
+  expect(history.status().records.service).toBe(1);
+  for (const replay of replays) expect(replay).not.toHaveBeenCalled();
+});
 
 it('answers are not certain each time a cluster is incomplete, and for no other time', () => {
   const { clock, ipcache, keeper, history } = keeperOf();
