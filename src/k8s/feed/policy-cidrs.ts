@@ -195,18 +195,17 @@ export class PolicyCIDRTable {
 
   /** Adds the CIDRs up to the limit. Rejects the first one above it, unless the resource exceeded the limit before. */
   *#collect(wanted: Set<string>, { cidrs, at }: LabelledCIDRs, written: WrittenResource): Steps {
-    const exceededLimit = written.exceedsLimit;
-    written.exceedsLimit = false;
     for (const cidr of cidrs) {
-      wanted.add(cidr.toString());
-      written.exceedsLimit = wanted.size > MAX_CIDRS;
-      if (written.exceedsLimit) {
-        wanted.delete(cidr.toString());
+      const text = cidr.toString();
+      if (wanted.size === MAX_CIDRS && !wanted.has(text)) {
         const why = `must have at most ${MAX_CIDRS} CIDRs: further CIDRs are ignored`;
-        if (!exceededLimit) this.#onReject(rejection('too-many', 'spec', cidr.toString(), why, at));
+        if (!written.exceedsLimit) this.#onReject(rejection('too-many', 'spec', text, why, at));
+        written.exceedsLimit = true;
         return;
       }
+      wanted.add(text);
       yield;
     }
+    written.exceedsLimit = false;
   }
 }
