@@ -3,6 +3,7 @@ import type { Failure } from '../../src/base/failure.ts';
 import { SECTION, type Section } from '../../src/restore/checkpoint-file.ts';
 import { Checkpointer } from '../../src/restore/checkpointer.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
 
 function rig(): {
@@ -31,10 +32,6 @@ function rig(): {
 }
 
 /** Runs all pending work, which is all in memory. */
-function settled(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
-}
-
 function renames(folder: MemoryFolder): number {
   return folder.calls.filter((call) => call.startsWith('rename')).length;
 }
@@ -98,8 +95,7 @@ describe('checkpoints', () => {
     checkpointer.start();
     for (const state of ['b', 'c']) {
       world.state = state;
-      clock.advance(1_000);
-      await settled();
+      await advance(clock, 1_000);
     }
     expect(renames(folder)).toBe(2);
     await checkpointer.stop();
@@ -112,7 +108,7 @@ describe('checkpoints', () => {
     checkpointer.start();
     clock.advance(1_000);
     await checkpointer.stop();
-    await settled();
+    await settle();
     expect([clock.pending, renames(folder)]).toEqual([0, 0]);
     world.state = 'b';
     await checkpointer.stop();

@@ -90,6 +90,7 @@ describe('an invalid entry', () => {
     ['unknown flags', [128, ...WHOLE.slice(1)]],
     ['a CIDR that is longer than an IPv4 address', [1, 33, ...WHOLE.slice(1)]],
     ['a CIDR that is longer than an IPv6 address', [3, 129, ...Array(12).fill(0), ...WHOLE.slice(1)]],
+    ['an address space of no cluster', [128, 0x80, 0x80, 4, ...WHOLE.slice(1)]],
     [
       'an identity of more than 32 bits',
       [...WHOLE.slice(0, 5), 0x80, 0x80, 0x80, 0x80, 0x10, ...source, ...owner],

@@ -1,6 +1,10 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import type { StateFile, StateFolder, StateSink } from '../../../src/base/files/state-folder.ts';
 
-/** A folder in memory that may be full or read-only, and records its calls. */
+/**
+ * A folder in memory that may be full or read-only, and records its calls. Most calls take effect in a later turn, like those
+ * of a disk, so that a caller which does not wait for them is noticed.
+ */
 export class MemoryFolder implements StateFolder {
   readonly files: Map<string, Uint8Array> = new Map();
   /** The effect of each call, in order. */
@@ -29,6 +33,7 @@ export class MemoryFolder implements StateFolder {
           return Promise.resolve(part.length);
         },
         close: async () => {
+          await eventLoopTurn();
           this.opened--;
         },
       },
@@ -47,15 +52,18 @@ export class MemoryFolder implements StateFolder {
         this.files.set(name, Buffer.concat([this.files.get(name) ?? new Uint8Array(), bytes]));
       },
       sync: async () => {
+        await eventLoopTurn();
         this.calls.push(`sync ${name}`);
       },
       close: async () => {
+        await Promise.resolve();
         this.calls.push(`close ${name}`);
       },
     };
   }
 
   async rename(from: string, to: string): Promise<void> {
+    await eventLoopTurn();
     this.#change(`rename ${from} ${to}`);
     const bytes = this.files.get(from);
     if (bytes === undefined) throw new Error(`there is no ${from}`);
@@ -64,6 +72,7 @@ export class MemoryFolder implements StateFolder {
   }
 
   async remove(name: string): Promise<void> {
+    await eventLoopTurn();
     this.#change(`remove ${name}`);
     this.files.delete(name);
   }
