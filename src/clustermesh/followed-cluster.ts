@@ -164,7 +164,6 @@ export class FollowedCluster {
       onApplied: () => this.#recordProgress(),
       onFault: (error) => this.#recordFailure(error, 'an engine failed: '),
     });
-    this.#watchExpiry();
   }
 
   get name(): string {
