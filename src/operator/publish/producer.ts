@@ -148,7 +148,6 @@ export class Producer implements Duty {
     const stop = (): void => void inputs.stop();
     signal.addEventListener('abort', stop, { once: true });
     await keys.run(signal);
-    signal.removeEventListener('abort', stop);
     await inputs.stop();
     this.#complete = deferred();
     this.#state = 'ended';
