@@ -1,3 +1,4 @@
+import { messageOf } from '../base/failure.ts';
 import { type Label, type Labels, sortLabels } from '../model/labels.ts';
 import { MAX_IDENTITY, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { type Decoded, decodeWith, Fields, rejectInput } from '../net/fields.ts';
@@ -78,7 +79,7 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    return rejectInput('invalid-json', '', text.slice(0, 64), error instanceof Error ? error.message : '');
+    return rejectInput('invalid-json', '', text.slice(0, 64), messageOf(error));
   }
 }
 

@@ -269,6 +269,16 @@ describe('a start', () => {
   });
 
   it.each([
+    [2, 2],
+    [undefined, 0],
+  ])('has the id of the local cluster in the header, %j, as %i', async (clusterID, expected) => {
+    const { restoration } = restart(await folderOf([], { ...HEADER, clusterID }));
+    expect(restoration.clusterID).toBe(0);
+    await restoration.read();
+    expect(restoration.clusterID).toBe(expected);
+  });
+
+  it.each([
     ['of another cluster', { ...HEADER, cluster: 'baltic' }, 'unreadable'],
     ['of its cluster', HEADER, 'restored'],
   ] as const)(
