@@ -2,8 +2,8 @@ import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import type { StateFile, StateFolder, StateSink } from '../../../src/base/files/state-folder.ts';
 
 /**
- * A folder in memory that may be full or read-only, and records its calls. Most calls take effect in a later turn, like those
- * of a disk, so that a caller which does not wait for them is noticed.
+ * A folder in memory that may be full or read-only, and records its calls. Most calls take effect in a later turn, so
+ * that tests fail if a caller does not wait for them.
  */
 export class MemoryFolder implements StateFolder {
   readonly files: Map<string, Uint8Array> = new Map();
