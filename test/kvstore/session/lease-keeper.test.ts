@@ -645,6 +645,38 @@ describe('a lease keeper', () => {
     expect([keeper.bindings.bindingOf('a'), keeper.bindings.bindingOf('b')?.key]).toEqual([undefined, 'b']);
   });
 
+  it('counts an adopted key that was bound to another lease only for the adopted one', async () => {
+    const { held } = await keeper.bind('a');
+    keeper.bindings.confirm(await keeper.bind('b'), 1);
+    expect(await keeper.adopt(server.grantLease(TTL_SECONDS), ['a'], async () => {})).toBe(true);
+    expect([held.size, keeper.bindings.bindingOf('a')]).toMatchObject([
+      1,
+      { held: { size: 1 }, writtenAt: 0 },
+    ]);
+  });
+
+  it('does not consider a key written under a new lease because it was written under a lost one', async () => {
+    await keeper.close(true);
+    const gate = new TurnGate({ clock, nextTurn: () => {} });
+    keeper = newKeeper(false, TTL_SECONDS, gate);
+    const before = await keeper.bind('a');
+    keeper.bindings.confirm(before, 7);
+    void gate.pass(10_000); // the keys of the lost lease wait for a turn
+    keeper.markLost(before.held.id);
+    const again = await keeper.bind('a');
+    expect([again.held === before.held, again.writtenAt]).toEqual([false, -1]);
+    keeper.bindings.settle([again], false);
+    expect(keeper.bindings.bindingOf('a')).toBeUndefined();
+  });
+
+  it('keeps few rows of keys that have left a lease', async () => {
+    const { held } = await keeper.bind('a');
+    for (let i = 0; i < 10_000; i++) keeper.bindings.unbind(keeper.bindings.tryBind(`${i}`));
+    expect([held.size, held.rows.length <= 4000]).toEqual([1, true]);
+    keeper.markLost(held.id);
+    expect(lost).toEqual([['a']]);
+  });
+
   it('knows a binding of two billion bindings ago as an earlier one (regression: a later one)', () => {
     const previous = 2 ** 31 - 1;
     const latest = (previous + 2) | 0;
