@@ -74,9 +74,9 @@ describe('the pinned maps of services', () => {
     maps[Number(readFileSync(join(folder, name), 'utf8'))];
   const open = (options: Omit<ServicePinsOptions, 'folder'>): ServicePins =>
     new ServicePins(bpf, { ...options, folder });
-  const resize = (pins: ServicePins, attach: () => void = () => {}): void => {
-    for (const _ of pins.resize(attach));
-  };
+  /** Returns the number of steps. */
+  const resize = (pins: ServicePins, attach: () => void = () => {}): number =>
+    [...pins.resize(attach)].length;
   /** Opens the pins of an earlier process with another capacity. `fill` writes to its maps. */
   const reopen = (capacity: ServicePinsOptions['capacity'], fill: () => void = () => {}): ServicePins => {
     open({ capacity: CAPACITY });
@@ -113,6 +113,7 @@ describe('the pinned maps of services', () => {
     const next = open({ capacity: CAPACITY });
     expect([...next.descriptors]).toEqual([...first.descriptors]);
     expect(next.descriptors.get('peers6')).toBe(pinnedAt('peers6')?.fd);
+    expect([next.maps[4].family, next.maps[6].family]).toEqual([4, 6]);
     expect([next.isResized, next.hasOtherLayout, next.problems()]).toEqual([false, false, []]);
     next[Symbol.dispose]();
     expect(maps.map(({ isClosed }) => isClosed)).toEqual(new Array(12).fill(true));
@@ -143,24 +144,27 @@ describe('the pinned maps of services', () => {
     expect(() => open({ capacity: CAPACITY })).toThrow(ForeignMapError);
   });
 
-  it('of another layout stay pinned until the new ones are filled, and then are replaced', () => {
-    open({ capacity: CAPACITY });
-    const before = PINS.map(pinnedAt);
-    otherLayouts = ['backends6'];
-    const pins = open({ capacity: CAPACITY });
-    expect([pins.hasOtherLayout, pins.problems()]).toEqual([
-      true,
-      ['the service maps have another layout: new maps are being filled and will replace them'],
-    ]);
-    expect(PINS.map(pinnedAt)).toEqual(before);
-    pins.replacePins();
-    expect([pins.hasOtherLayout, pins.problems()]).toEqual([false, []]);
-    expect(readdirSync(folder)).toEqual(PINS.toSorted());
-    for (const [at, name] of PINS.entries()) {
-      expect(pinnedAt(name)?.fd).toBe(pins.descriptors.get(name));
-      expect(pinnedAt(name) === before[at]).toBe(name.endsWith('4'));
-    }
-  });
+  it.each([4, 6])(
+    'of another layout stay pinned until the new ones are filled, and then are replaced: IPv%i',
+    (family) => {
+      open({ capacity: CAPACITY });
+      const before = PINS.map(pinnedAt);
+      otherLayouts = [`backends${family}`];
+      const pins = open({ capacity: CAPACITY });
+      expect([pins.hasOtherLayout, pins.problems()]).toEqual([
+        true,
+        ['the service maps have another layout: new maps are being filled and will replace them'],
+      ]);
+      expect(PINS.map(pinnedAt)).toEqual(before);
+      pins.replacePins();
+      expect([pins.hasOtherLayout, pins.problems()]).toEqual([false, []]);
+      expect(readdirSync(folder)).toEqual(PINS.toSorted());
+      for (const [at, name] of PINS.entries()) {
+        expect(pinnedAt(name)?.fd).toBe(pins.descriptors.get(name));
+        expect(pinnedAt(name) === before[at]).toBe(!name.endsWith(`${family}`));
+      }
+    },
+  );
 
   it('of another size are copied, and replaced when the programs use the copies', () => {
     const pins = reopen(LARGER, () => {
@@ -169,10 +173,11 @@ describe('the pinned maps of services', () => {
     expect(pins.isResized).toBe(true);
     const before = PINS.map(pinnedAt);
     let attached = 0;
-    resize(pins, () => {
+    const steps = resize(pins, () => {
       attached++;
       expect(PINS.map(pinnedAt)).toEqual(before);
     });
+    expect(steps).toBe(10 + 6); // one batch of each map, and another one of those that programs write
     expect([attached, pins.isResized, pins.problems(), readdirSync(folder)]).toEqual([
       1,
       false,
