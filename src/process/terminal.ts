@@ -84,7 +84,14 @@ export function writeLines(output: Output, text: string): void {
 }
 
 /**
- * Returns rows as {@link printable} lines with aligned columns, separated by two spaces. The last column is not padded.
+ * Maximum width of a padded cell. The longest name of a node in Kubernetes fits. Without a limit, one name of a remote
+ * cluster, which may have 1.5 MB, makes every line as long.
+ */
+const MAX_COLUMN_WIDTH = 300;
+
+/**
+ * Returns rows as {@link printable} lines with aligned columns, separated by two spaces. The last column is not padded,
+ * and cells wider than {@link MAX_COLUMN_WIDTH} do not widen their column.
  * `widths` has the minimum widths of the columns, and receives their widths. If the parts of a table are aligned with
  * one array, no part has narrower columns than an earlier part.
  */
@@ -92,7 +99,7 @@ export function alignColumns(rows: readonly (readonly string[])[], widths: numbe
   const cells = rows.map((row) => row.map(printable));
   for (const row of cells) {
     row.slice(0, -1).forEach((cell, column) => {
-      widths[column] = Math.max(widths[column] ?? 0, cell.length);
+      widths[column] = Math.max(widths[column] ?? 0, Math.min(cell.length, MAX_COLUMN_WIDTH));
     });
   }
   return cells.map((row) =>

@@ -31,4 +31,10 @@ describe('a terminal', () => {
     ).toEqual(['a    bbb  c', 'aaa  b', 'a    b    ccc']);
     expect(alignColumns([])).toEqual([]);
   });
+
+  it('does not align lines with a huge name (regression: each line of `node list` was as long as a name of 1.2 MB)', () => {
+    const [long, short] = ['n'.repeat(1_200_000), 'n'.repeat(300)];
+    const rows = [long, 'a', short].map((name) => [name, 'x']);
+    expect(alignColumns(rows)).toEqual([`${long}  x`, `${'a'.padEnd(300)}  x`, `${short}  x`]);
+  });
 });
