@@ -1,4 +1,3 @@
-import { sleep } from '../../base/sleep.ts';
 import { forEachInSteps, OPEN_GATE } from '../../base/turn-gate.ts';
 import type { MeshEngines } from '../../clustermesh/engines.ts';
 import { jsonPatch } from '../../k8s/memory/json-patch.ts';
@@ -74,7 +73,10 @@ interface LastPatch {
 const FIRST_SYNC_MS = 60_000;
 /** Time after which the reason of a wait is reported. */
 const SLOW_MS = 5000;
-/** Time after which rejected values of `trafficDistribution` are written again: the API server may be newer then. */
+/**
+ * Minimum time after which rejected values of `trafficDistribution` are written again, because the API server may be
+ * newer then.
+ */
 const RECHECK_MS = 3_600_000;
 const BACKOFF = { baseMs: 500, capMs: 60_000 };
 /** Reading and comparing the objects of a name takes about 0.2 ms. */
@@ -177,7 +179,7 @@ export class McsDuty implements Duty {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { objects, clusters, gate = OPEN_GATE } = this.#options;
+    const { objects, clusters, clock, gate = OPEN_GATE } = this.#options;
     this.#clear();
     this.#report.state = 'waiting';
     await this.#awaitInputs(signal);
@@ -187,27 +189,20 @@ export class McsDuty implements Duty {
     });
     await gate.runSteps(this.#queueAll(gate.slice), signal);
     if (!signal.aborted) this.#report.state = 'running';
-    const rechecks = this.#recheckDistributions(signal);
+    let recheckedAt = clock.now();
     while (!signal.aborted) {
+      if (this.#rejectedDistributions.size > 0 && clock.now() - recheckedAt >= RECHECK_MS) {
+        recheckedAt = clock.now();
+        this.#rejectedDistributions.clear();
+        await gate.runSteps(this.#queueAll(gate.slice), signal);
+      }
       await this.#queue.processDue(gate, NAME_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);
     }
     unlisten();
     leave();
-    await rechecks;
     this.#queue.clear();
     this.#report.state = 'ended';
-  }
-
-  /** Writes the rejected values of `trafficDistribution` again each {@link RECHECK_MS} until the signal fires. */
-  async #recheckDistributions(signal: AbortSignal): Promise<void> {
-    const { clock, gate = OPEN_GATE } = this.#options;
-    while (!signal.aborted) {
-      await sleep(clock, RECHECK_MS, signal);
-      if (this.#rejectedDistributions.size === 0) continue;
-      this.#rejectedDistributions.clear();
-      await gate.runSteps(this.#queueAll(gate.slice), signal);
-    }
   }
 
   #clear(): void {

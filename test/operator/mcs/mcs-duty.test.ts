@@ -11,6 +11,7 @@ import type { OperatorDutiesOptions } from '../../../src/operator/duties.ts';
 import { McsDuty } from '../../../src/operator/mcs/mcs-duty.ts';
 import { McsObjects } from '../../../src/operator/mcs/mcs-objects.ts';
 import { derivedName } from '../../../src/operator/mcs/names.ts';
+import { RemoteExports } from '../../../src/operator/mcs/remote-exports.ts';
 import { RemoteClusters } from '../../../src/operator/remote-clusters.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../../kvstore/support/settle.ts';
@@ -34,6 +35,18 @@ function answer(status: number, body: string): ServedAnswer {
   return { status, headers: { 'content-type': 'application/json' }, body: chunks(), isStream: false };
 }
 
+/** Returns an interceptor that refuses the first new Service because of its `trafficDistribution`. */
+function refuseDistributionOnce(): McsCluster['intercept'] {
+  const message = 'spec.trafficDistribution: Unsupported value: "PreferSameZone"';
+  const details = {
+    causes: [{ reason: 'FieldValueNotSupported', message, field: 'spec.trafficDistribution' }],
+  };
+  const body = JSON.stringify({ kind: 'Status', message, reason: 'Invalid', code: 422, details });
+  let refusals = 0;
+  return (method, path) =>
+    method === 'POST' && path.endsWith('/services') && refusals++ === 0 ? answer(422, body) : undefined;
+}
+
 async function clustersOf(cluster: McsCluster, name: string): Promise<readonly string[] | undefined> {
   const found = await cluster.find(IMPORTS, name);
   const status = found?.['status'] as
@@ -46,14 +59,7 @@ describe('an import', () => {
   it('gets a derived Service without a trafficDistribution for which the API server is too old (regression: the Service was never created)', async () => {
     const mesh = await newMesh({}, 1);
     const a = mesh.cluster('a');
-    const message = 'spec.trafficDistribution: Unsupported value: "PreferSameZone"';
-    const details = {
-      causes: [{ reason: 'FieldValueNotSupported', message, field: 'spec.trafficDistribution' }],
-    };
-    const body = JSON.stringify({ kind: 'Status', message, reason: 'Invalid', code: 422, details });
-    let refusals = 0;
-    a.intercept = (method, path) =>
-      method === 'POST' && path.endsWith('/services') && refusals++ === 0 ? answer(422, body) : undefined;
+    a.intercept = refuseDistributionOnce();
     await a.export('cart', { trafficDistribution: 'PreferSameZone' });
     await mesh.pass(20_000);
     const derived = await a.derived('cart');
@@ -63,6 +69,25 @@ describe('an import', () => {
     // Regression: it stayed without the field until the duty was started again.
     await mesh.pass(3_600_000);
     expect(await a.derived('cart')).toMatchObject({ spec: { trafficDistribution: 'PreferSameZone' } });
+  });
+
+  it('ends the run with the error if the recheck of a trafficDistribution fails (regression: an unhandled rejection)', async () => {
+    const { run } = McsDuty.prototype;
+    const errors: unknown[] = [];
+    vi.spyOn(McsDuty.prototype, 'run').mockImplementation(function (this: McsDuty, signal) {
+      return run.call(this, signal).catch((error: unknown) => void errors.push(error));
+    });
+    const mesh = await newMesh({}, 1);
+    const a = mesh.cluster('a');
+    a.intercept = refuseDistributionOnce();
+    await a.export('cart', { trafficDistribution: 'PreferSameZone' });
+    await mesh.pass(20_000);
+    const full = new Error('no memory');
+    vi.spyOn(RemoteExports.prototype, 'keys').mockImplementationOnce(() => {
+      throw full;
+    });
+    await mesh.pass(4_200_000);
+    expect(errors).toEqual([full]);
   });
 
   it('and its derived Service are deleted with the last export (regression: #36892)', async () => {
