@@ -50,7 +50,7 @@ function readAddressList(
       const nodeName = item.string('nodeName') ?? '';
       const hostname = item.string('hostname') ?? '';
       const backend = createBackend({ address, ports, nodeName, hostname, state });
-      if (isPlaceholder(backend)) continue;
+      if (isPlaceholder(backend.address, backend.ports)) continue;
       backends.set(address, mergeAddress(backends.get(address), backend));
     }
   }

@@ -13,7 +13,7 @@ import {
 } from '../base/arguments.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
-import { type PortProtocol, samePorts } from '../net/port.ts';
+import { type PortProtocol, type PortsByName, samePorts } from '../net/port.ts';
 import { SERVICE_ID, type ServiceID } from './service-id.ts';
 
 /** Ports by name, which may be empty. Several names may share one port and protocol. */
@@ -118,8 +118,8 @@ export function stateOfConditions(conditions: EndpointConditions): BackendState 
  * backend, because Cilium's proxy handles the traffic of these services (`isIngressDummyEndpoint` of Cilium,
  * pkg/loadbalancer/reflectors/endpoints/endpoints.go).
  */
-export function isPlaceholder({ address, ports }: Backend): boolean {
-  return address === '192.192.192.192' && ports.size > 0 && ports.every(({ port }) => port === 9999);
+export function isPlaceholder(address: string, ports: PortsByName): boolean {
+  return address === '192.192.192.192' && ports.size > 0 && [...ports].every(([, { port }]) => port === 9999);
 }
 
 /**
@@ -130,7 +130,7 @@ export function backendsByReadiness(listed: Iterable<Backend>): Pick<EndpointSli
   const backends = new Map<string, Backend>();
   const notReady = new Map<string, Backend>();
   for (const backend of listed) {
-    if (isPlaceholder(backend)) continue;
+    if (isPlaceholder(backend.address, backend.ports)) continue;
     const target = backend.state === 'not-ready' ? notReady : backends;
     if (!target.has(backend.address)) target.set(backend.address, backend);
   }

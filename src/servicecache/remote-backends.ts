@@ -2,7 +2,7 @@ import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { BackendZone, ClusterService } from '../model/cluster-service.ts';
 import { type PortsByName, samePorts } from '../net/port.ts';
-import { type Backend, backendOf, NO_PORTS, NO_ZONES } from './backend.ts';
+import { type Backend, backendOf, isPlaceholder, NO_PORTS, NO_ZONES } from './backend.ts';
 import { OrderedMatcher } from './offer-difference.ts';
 
 const NONE: readonly never[] = [];
@@ -24,8 +24,9 @@ function isSameBackend(
 }
 
 /**
- * Returns the backends of an offer. Equal backends of `known`, the earlier offer, are reused; if all are equal, returns
- * `known` itself. Backends with equal ports usually share one port map. So later comparisons mostly compare references.
+ * Returns the backends of an offer, without the placeholder of {@link isPlaceholder}. Equal backends of `known`, the
+ * earlier offer, are reused; if all are equal, returns `known` itself. Backends with equal ports usually share one port
+ * map. So later comparisons mostly compare references.
  */
 export function remoteBackends(
   { backends, cluster, hostnames, zones }: ClusterService,
@@ -36,6 +37,7 @@ export function remoteBackends(
   let reused = 0;
   let shared = NO_PORTS;
   for (const [text, ports] of backends) {
+    if (isPlaceholder(text, ports)) continue;
     const hostname = hostnames?.get(text) ?? '';
     const zoneOf = zones?.get(text) ?? NO_ZONE;
     const previous = earlier.take(text);

@@ -63,6 +63,12 @@ describe('slices of a remote cluster', () => {
     expect(Object.keys(backendsOf(cache))).toEqual(['10.1.0.1']);
   });
 
+  it('and its services in the older format have no backend for the placeholder (regression: only slices were checked)', () => {
+    const cache = withGlobalService();
+    cache.mergeExternalServiceUpdate(offer('east', ['192.192.192.192', '10.1.0.1'], 9999));
+    expect(Object.keys(backendsOf(cache))).toEqual(['10.1.0.1']);
+  });
+
   it('are the backends of a global service, and are removed with the slice', () => {
     const cache = withGlobalService();
     const told = transcript(cache);
