@@ -67,7 +67,8 @@ export function messageOf(thrown: unknown): string {
   const text =
     systemErrorText(code) ?? thrown.message.replace(`${code}: `, '').replace(/, [a-z]+( '.*)?$/s, '');
   const host = address?.includes(':') === true ? `[${address}]` : address;
-  const where = port === undefined ? hostname : `${host}:${port}`;
+  // The address of a unix socket is a file name; its port is -1 if the process cannot listen on it.
+  const where = port === undefined || port < 0 ? hostname : `${host}:${port}`;
   return where === undefined ? text : `${text}: ${where}`;
 }
 

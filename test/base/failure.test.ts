@@ -29,6 +29,8 @@ describe('the message of a failure', () => {
     [{ code: 'ECONNREFUSED', syscall: 'connect', address: '::1', port: 80 }, 'connection refused: [::1]:80'],
     [{ code: 'ENOTFOUND', syscall: 'getaddrinfo', hostname: 'a.example' }, 'unknown host name: a.example'],
     [{ code: 'EACCES', syscall: 'connect', address: '/a.sock' }, 'permission denied'],
+    // Regression: the warning about the lock of a folder contained the path of a temporary socket, and the port -1.
+    [{ code: 'EACCES', syscall: 'listen', address: '/state/.1a2b3c4d', port: -1 }, 'permission denied'],
     [
       { code: 'EEXIST', syscall: 'mkdir', message: "EEXIST: file already exists, mkdir '/a, b'" },
       'file already exists',
