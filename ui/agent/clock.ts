@@ -1,5 +1,5 @@
-/** Maximum ignored difference. The date of an answer has full seconds, and the answer takes some time. */
-const MAX_IGNORED_MS = 3_000;
+/** Maximum ignored difference of clocks. The date of an answer has full seconds, and the answer takes some time. */
+export const MAX_IGNORED_MS = 3_000;
 
 let aheadMs = 0;
 

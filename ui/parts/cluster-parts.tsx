@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { durationText } from '../../src/base/show-value.ts';
-import { agentNow } from '../agent/clock.ts';
+import { agentNow, MAX_IGNORED_MS } from '../agent/clock.ts';
 import { useShared } from '../agent/live.ts';
 import { Mark, type Tone } from './marks.tsx';
 import { type Column, NONE } from './table.tsx';
@@ -24,9 +24,10 @@ export function clusterTone({
   return servicesExpired !== true && (connected || knownAt !== undefined) ? 'warn' : 'bad';
 }
 
-/** Returns the duration since a time of the agent. */
+/** Returns the duration since a time of the agent. It is unknown if the agent's clock was set back since. */
 export function sinceText(iso: string): string {
-  return durationText(agentNow() - Date.parse(iso));
+  const ms = agentNow() - Date.parse(iso);
+  return ms < -MAX_IGNORED_MS ? 'an unknown time' : durationText(ms);
 }
 
 /** Returns the state of a cluster as a word. */

@@ -225,6 +225,17 @@ describe('the mesh map', () => {
     expect(await box('doggerland')).toMatch(/unreachable.*2 h behind/);
   });
 
+  it('shows an unknown lag if the clock of the agent was set back (regression: 0 ms)', async () => {
+    const model = new MeshModel().fill();
+    const knownAt = new Date(Date.now() + 3_600_000).toISOString();
+    model.clusters = [
+      clusterDocument('own', { local: true }),
+      clusterDocument('doggerland', { ready: false, connected: false, knownAt }),
+    ];
+    const { page } = await open('', { model });
+    await page.locator('.mesh a', { hasText: 'an unknown time behind' }).waitFor();
+  });
+
   it('shows expired services, and a heartbeat that has not changed', async () => {
     const model = new MeshModel().fill();
     model.clusters = [
