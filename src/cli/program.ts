@@ -1,4 +1,5 @@
 import { Command, CommanderError } from 'commander';
+import { errorCode, messageOf } from '../base/failure.ts';
 import { InputError } from '../process/input-error.ts';
 import { printableLines } from '../process/terminal.ts';
 import { version } from '../process/version.ts';
@@ -81,6 +82,11 @@ export async function runCommand(words: readonly string[], io: CommandIO): Promi
     await program.parseAsync(words, { from: 'user' });
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    // Loading a command opens all its modules at the same time.
+    if (errorCode(error) === 'EMFILE') {
+      io.stderr.write(`dpcache: ${messageOf(error)}: raise the limit of open files (ulimit -n) to 1024\n`);
+      return EXIT.failed;
+    }
     if (!(error instanceof InputError)) throw error;
     // A collector that reads a JSON log cannot read another line.
     if (command?.opts<Partial<LogFlags>>().logFormat === 'json')

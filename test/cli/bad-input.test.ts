@@ -3,8 +3,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { EXIT } from '../../src/cli/io.ts';
+import { runCommand } from '../../src/cli/program.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
-import { type CommandResult, dpcache, example } from './support/run.ts';
+import { type CommandResult, dpcache, example, nothing } from './support/run.ts';
 
 const IP = 'cilium/state/ip/v1/default';
 
@@ -499,4 +500,19 @@ describe('a range of the history that ends before it begins', () => {
     expect(stderr).not.toMatch(/is after/);
     expect(status).not.toBe(2);
   });
+});
+
+it('a limit of open files too low for the modules of a command is reported with the remedy (regression: a stack)', async () => {
+  const failure = Object.assign(new Error('EMFILE: too many open files, open'), {
+    code: 'EMFILE',
+    syscall: 'open',
+  });
+  const write = (): never => {
+    throw failure;
+  };
+  let stderr = '';
+  const io = { stdout: { write }, stderr: { write: (text: string) => (stderr += text) }, stdin: nothing() };
+  const { signal } = new AbortController();
+  expect(await runCommand(['completion', 'bash'], { ...io, env: {}, signal })).toBe(EXIT.failed);
+  expect(stderr).toBe('dpcache: too many open files: raise the limit of open files (ulimit -n) to 1024\n');
 });
