@@ -16,7 +16,7 @@ export function readIdentityList(
   let labels: string[] = []; // of the last identity
   const title = Math.max(0, text.search(/^ID\s/m)); // after warnings of the program
   for (const line of text.slice(title).split('\n').slice(1)) {
-    const [, number = '', label = ''] = /^(\d{0,10})\s+(\S.*?)\s*$/.exec(line) ?? [];
+    const [, number = '', label = ''] = /^(\d{0,10})\s+(\S.*)$/.exec(line.trimEnd()) ?? [];
     const identity = number === '' ? undefined : identityOf(Number(number));
     if (identity !== undefined) {
       labels = [label];

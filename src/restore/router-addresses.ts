@@ -33,7 +33,8 @@ function findAddress(header: string, family: 4 | 6): string | undefined {
 /** Returns the bytes in a value; none if a number is invalid. */
 function bytesOf(text: string): readonly number[] {
   const numbers = text
-    .split(/\s*,\s*/)
+    .split(',')
+    .map((part) => part.trim())
     .map((number) => (/^0x[0-9a-f]{1,8}$/i.test(number) ? Number(number) : Number.NaN));
   const [single = 0] = numbers;
   if (numbers.length === 1) return [0, 8, 16, 24].map((shift) => (single >>> shift) & 0xff);

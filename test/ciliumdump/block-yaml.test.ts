@@ -55,6 +55,13 @@ describe('block YAML', () => {
     expect(JSON.stringify(parseBlockYaml(ENDPOINT))).toBe(JSON.stringify(parse(ENDPOINT)));
   });
 
+  it('parses a long string in single quotes (regression: 20 MB exceeded the stack, so that the sysdump was not read)', () => {
+    const long = 'a'.repeat(20_000_000);
+    expect(parsed(`note: '${long}'`)).toEqual({ value: { note: long } });
+    for (const text of [`'${long}`, `'${long}''`, "'", "'a'b'"])
+      expect(parsed(`note: ${text}`)).toBeUndefined();
+  });
+
   it('returns the value of a complete parser, or refuses the text, for printed values', () => {
     const key = fc.stringMatching(/^[a-z][a-zA-Z./-]{0,8}$/);
     const leaf = fc.oneof(

@@ -244,6 +244,12 @@ describe('other outputs', () => {
     ]).toEqual(expected);
   });
 
+  it('identity list: a label with many blanks is read in linear time (regression: hours for 1 MB)', () => {
+    const label = `k8s:a=${' '.repeat(500_000)}b`;
+    const read = readIdentityList(`ID  LABELS\n300  ${label}  \n`, { at: 'test', onReject });
+    expect([...read]).toEqual([[300, [label]]]);
+  });
+
   it('map, identity and endpoint lists are read behind warnings (regression: JSON was read as a table)', () => {
     const warning = 'level=warning msg="old"\n';
     const map = read(readMapList, `${warning}{"10.0.0.7/32": ["identity=55 encryptkey=0"]}`);

@@ -40,6 +40,11 @@ describe('the router’s addresses in node_config.h (A 17)', () => {
     ['bytes without spaces, and spaces', 'cilium.v4.internal.raw 0xa,0x1 ,0x2, 0x3 ', { ipv4: '10.1.2.3' }],
     ['a number of more than 32 bits', 'cilium.v4.internal.raw 0x10302010a', {}],
     ['bytes of which one is none', `cilium.v6.internal.raw 0xfd, 0x1ff${', 0x1'.repeat(14)}`, {}],
+    [
+      'many spaces in linear time (regression: hours for 1 MB)',
+      `cilium.v4.internal.raw 0xa${' '.repeat(500_000)}x`,
+      {},
+    ],
     ['three bytes', 'cilium.v4.internal.raw 0xa, 0x1, 0x2', {}],
     ['five bytes', 'cilium.v4.internal.raw 0x9, 0xa, 0x1, 0x2, 0x3', {}],
     [
