@@ -74,7 +74,7 @@ describe('POST /v1/whatif', () => {
       ...{ type: 'prefix', kind, prefix },
       ...change,
     });
-    const revisions = { ipcache: 8, services: 4, nodes: 3 };
+    const revisions = { ipcache: 8, services: 3, nodes: 3 };
     expect(await linesOf(answer)).toEqual([
       prefix('gone', '10.9.0.1/32', {
         old: entry('10.9.0.1/32', 5, 'clustermesh', { ...ofCaspian, hostIP: '192.168.9.1' }),
