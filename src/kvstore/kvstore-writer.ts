@@ -119,7 +119,7 @@ export class KvstoreWriter {
     const { limits, clientWrites } = this.#options;
     const timed = limits.timed(options);
     const puts = writes.filter(isPut);
-    const keeper = puts.length === 0 ? undefined : this.#keeperOf(options);
+    const keeper = this.#keeperOf(options);
     const released = this.#releasedBy(writes, keeper);
     const bindings =
       keeper === undefined ? [] : await limits.wait(timed, (signal) => keeper.bindAll(puts, signal));
