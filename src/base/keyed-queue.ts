@@ -19,12 +19,18 @@ export class LinkedList<L extends ListLink<L>> {
     this.#last = link;
   }
 
-  /** Removes a link of this list. */
-  remove({ previous, next }: L): void {
+  /**
+   * Removes a link of this list. The link no longer refers to other members: otherwise, one removed link in the old
+   * generation of the heap would keep all later members in memory, and move them there, until its next collection.
+   */
+  remove(link: L): void {
+    const { previous, next } = link;
     if (previous === undefined) this.first = next;
     else previous.next = next;
     if (next === undefined) this.#last = previous;
     else next.previous = previous;
+    link.previous = undefined;
+    link.next = undefined;
   }
 
   clear(): void {
@@ -34,7 +40,11 @@ export class LinkedList<L extends ListLink<L>> {
 
   /** Iterates over the members in order. The loop may remove the current member. */
   *[Symbol.iterator](): Generator<L, void, void> {
-    for (let link = this.first; link !== undefined; link = link.next) yield link;
+    for (let link = this.first; link !== undefined; ) {
+      const { next } = link;
+      yield link;
+      link = link.next ?? next;
+    }
   }
 }
 

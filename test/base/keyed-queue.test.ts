@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KeyedQueue } from '../../src/base/keyed-queue.ts';
+import { KeyedQueue, LinkedList, type ListLink } from '../../src/base/keyed-queue.ts';
 import { growthPerItem } from './support/cpu-time.ts';
 
 const key = fc.integer({ min: 0, max: 9 });
@@ -42,6 +42,18 @@ describe('a queue of keys', () => {
     );
   });
 
+  it('continues an iteration whose loop deletes the current key, or appends to the end', () => {
+    const queue = new KeyedQueue<number>();
+    for (const each of [1, 2, 3]) queue.set(each, undefined);
+    const visited: number[] = [];
+    for (const [each] of queue) {
+      visited.push(each);
+      if (each < 3) queue.delete(each);
+      else if (each === 3) queue.set(4, undefined);
+    }
+    expect(visited).toEqual([1, 2, 3, 4]);
+  });
+
   it('removes each of 160,000 keys at a constant cost (regression: a new iterator of a Map for each)', async () => {
     const growth = await growthPerItem(10_000, (count) => {
       const queue = new KeyedQueue<number>();
@@ -50,4 +62,20 @@ describe('a queue of keys', () => {
     });
     expect(growth).toBeLessThan(6);
   });
+});
+
+interface Member extends ListLink<Member> {
+  readonly name: string;
+}
+
+it('removes a member from any place, which then refers to no other (regression: it kept all later ones in memory)', () => {
+  for (const removed of [0, 1, 2]) {
+    const list = new LinkedList<Member>();
+    const members = ['a', 'b', 'c'].map((name): Member => ({ name, previous: undefined, next: undefined }));
+    for (const member of members) list.append(member);
+    const [taken] = members.splice(removed, 1);
+    if (taken !== undefined) list.remove(taken);
+    expect([taken?.previous, taken?.next]).toEqual([undefined, undefined]);
+    expect([...list]).toEqual(members);
+  }
 });
