@@ -338,32 +338,40 @@ export function endpointSliceSize(value: Uint8Array): number {
   return frame.ok ? frame.value.maxSize : value.length;
 }
 
+function writeMapEntry(writer: ProtoWriter, [key, value]: readonly [string, string]): void {
+  writer.text(1, key);
+  writer.text(2, value);
+}
+
 /** Writes the entries of a map of strings, sorted by key as Cilium does. */
 function writeMap(writer: ProtoWriter, field: number, map: ReadonlyMap<string, string>): void {
-  for (const [key, value] of [...map].sort(([a], [b]) => compareKeys(a, b)))
-    writer.message(field, () => {
-      writer.text(1, key);
-      writer.text(2, value);
-    });
+  for (const entry of [...map].sort(([a], [b]) => compareKeys(a, b)))
+    writer.message(field, writeMapEntry, entry);
+}
+
+function writeConditions(writer: ProtoWriter, conditions: SliceEndpoint['conditions']): void {
+  writer.varint(1, conditions.ready);
+  writer.varint(2, conditions.serving);
+  writer.varint(3, conditions.terminating);
+}
+
+function writeZone(writer: ProtoWriter, name: string): void {
+  writer.text(1, name);
+}
+
+function writeZones(writer: ProtoWriter, zones: SliceEndpoint['forZones']): void {
+  for (const name of zones) writer.message(1, writeZone, name);
 }
 
 function writeEndpoint(writer: ProtoWriter, endpoint: SliceEndpoint, addressType: SliceAddressType): void {
   const { addresses, conditions, hostname, deprecatedTopology, nodeName, zone, forZones } = endpoint;
-  const { ready, serving, terminating } = conditions;
   for (const address of addresses) writer.text(1, addressIn(addressType, address));
-  writer.message(2, () => {
-    writer.varint(1, ready);
-    writer.varint(2, serving);
-    writer.varint(3, terminating);
-  });
+  writer.message(2, writeConditions, conditions);
   writer.text(3, hostname);
   writeMap(writer, 5, deprecatedTopology);
   writer.text(6, nodeName);
   writer.text(7, zone);
-  if (forZones.length === 0) return;
-  writer.message(8, () => {
-    for (const name of forZones) writer.message(1, () => writer.text(1, name));
-  });
+  if (forZones.length > 0) writer.message(8, writeZones, forZones);
 }
 
 function writePort(writer: ProtoWriter, { name, protocol, port }: SlicePort): void {
@@ -382,9 +390,10 @@ export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Ar
   writeMap(writer, 5, slice.labels);
   writeMap(writer, 6, slice.annotations);
   writer.text(7, slice.addressType);
-  for (const endpoint of slice.endpoints)
-    writer.message(8, () => writeEndpoint(writer, endpoint, slice.addressType));
-  for (const port of slice.ports) writer.message(9, () => writePort(writer, port));
+  const ofType = (_writer: ProtoWriter, endpoint: SliceEndpoint): void =>
+    writeEndpoint(writer, endpoint, slice.addressType);
+  for (const endpoint of slice.endpoints) writer.message(8, ofType, endpoint);
+  for (const port of slice.ports) writer.message(9, writePort, port);
   return writer.written;
 }
 

@@ -36,7 +36,7 @@ export function keyRange(key: string): KeyRange {
 
 /** Returns true if the range contains a single key: {@link keyRange}. */
 export function isOneKey({ start, end }: KeyRange): boolean {
-  return end.length === start.length + 1 && end === keyAfter(start);
+  return end.length === start.length + 1 && end.endsWith('\0') && end.startsWith(start);
 }
 
 /** The keys of a watch: all keys with `prefix`, or with `exactKey` only the key `prefix`. */

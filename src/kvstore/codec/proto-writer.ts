@@ -153,13 +153,16 @@ export class ProtoWriter {
     this.#end += bytes.length;
   }
 
-  /** Writes an embedded message with the fields that `write` writes. */
-  message(field: number, write: () => void): void {
+  /**
+   * Writes an embedded message with the fields that `write` writes of `value`. The value is a parameter, so that many
+   * messages need no closures.
+   */
+  message<T>(field: number, write: (writer: ProtoWriter, value: T) => void, value: T): void {
     this.#tag(field, LENGTH_DELIMITED);
     const at = this.#end;
     const start = at + this.#lengthBytes;
     this.#end = start;
-    write();
+    write(this, value);
     const length = this.#end - start;
     const size = varintSize(length);
     if (at + size !== start) {

@@ -1,3 +1,4 @@
+import { isOneKey, type KeyRange } from '../codec/key-range.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
 import { ProtoWriter } from '../codec/proto-writer.ts';
 import {
@@ -48,18 +49,38 @@ function writeCompare(writer: ProtoWriter, compare: Compare): void {
   else writer.varint(VALUES[compare.target], compare.equals);
 }
 
+function writeKey(writer: ProtoWriter, key: string): void {
+  writer.key(1, key);
+}
+
+function writeRead(writer: ProtoWriter, { key }: Compare): void {
+  writer.message(RANGE, writeKey, key);
+}
+
+function writePut(writer: ProtoWriter, { key, value, lease }: WriteOperation & { readonly op: 'put' }): void {
+  writer.key(1, key);
+  writer.bytes(2, value);
+  if (lease !== NO_LEASE) writer.int64(3, lease);
+}
+
+/** Writes a range. That of a single key has no end, as in the clients of etcd. */
+function writeRange(writer: ProtoWriter, range: KeyRange): void {
+  writer.key(1, range.start);
+  if (!isOneKey(range)) writer.key(2, range.end);
+}
+
 function writeOperation(writer: ProtoWriter, write: WriteOperation): void {
-  if (write.op === 'put')
-    writer.message(PUT, () => {
-      writer.key(1, write.key);
-      writer.bytes(2, write.value);
-      if (write.lease !== NO_LEASE) writer.int64(3, write.lease);
-    });
-  else
-    writer.message(DELETE, () => {
-      writer.key(1, write.range.start);
-      writer.key(2, write.range.end);
-    });
+  if (write.op === 'put') writer.message(PUT, writePut, write);
+  else writer.message(DELETE, writeRange, write.range);
+}
+
+function writeSuccess(writer: ProtoWriter, writes: readonly WriteOperation[]): void {
+  for (const write of writes) writer.message(SUCCESS, writeOperation, write);
+}
+
+/** Writes a nested transaction. It has no comparison, so it always succeeds. */
+function writeNested(writer: ProtoWriter, writes: readonly WriteOperation[]): void {
+  writer.message(TXN, writeSuccess, writes);
 }
 
 /** Writes the operations of a branch, in nested transactions if `isNested`. */
@@ -69,15 +90,10 @@ function writeBranch(
   writes: readonly WriteOperation[],
   isNested: boolean,
 ): void {
-  if (!isNested) {
-    for (const write of writes) writer.message(branch, () => writeOperation(writer, write));
-    return;
-  }
-  for (let i = 0; i < writes.length; i += MAX_NESTED_OPERATIONS) {
-    const nested = writes.slice(i, i + MAX_NESTED_OPERATIONS);
-    // A nested transaction has no comparison, so it always succeeds.
-    writer.message(branch, () => writer.message(TXN, () => writeBranch(writer, SUCCESS, nested, false)));
-  }
+  if (!isNested) for (const write of writes) writer.message(branch, writeOperation, write);
+  else
+    for (let i = 0; i < writes.length; i += MAX_NESTED_OPERATIONS)
+      writer.message(branch, writeNested, writes.slice(i, i + MAX_NESTED_OPERATIONS));
 }
 
 /**
@@ -86,10 +102,10 @@ function writeBranch(
  */
 export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buffer {
   const writer = new ProtoWriter(WRITE_BYTES * (1 + compare.length + writes.length + otherwise.length));
-  for (const condition of compare) writer.message(COMPARE, () => writeCompare(writer, condition));
+  for (const condition of compare) writer.message(COMPARE, writeCompare, condition);
   const [first] = compare;
   if (first !== undefined && writes.length + otherwise.length === 0)
-    writer.message(SUCCESS, () => writer.message(RANGE, () => writer.key(1, first.key)));
+    writer.message(SUCCESS, writeRead, first);
   // Both branches, because etcd subtracts the larger one from the limit of the transactions nested in the other.
   const isNested = Math.max(writes.length, otherwise.length) > MAX_OPERATIONS;
   writeBranch(writer, SUCCESS, writes, isNested);

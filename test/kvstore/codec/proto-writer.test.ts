@@ -15,10 +15,12 @@ it('writes embedded messages of any length as the functions for short messages d
     const text = 'é'.repeat(length / 2) + 'a'.repeat(length % 2);
     const writer = new ProtoWriter();
     writer.varint(1, 2 ** 40);
-    writer.message(2000, () => {
-      writer.message(3, () => writer.text(4, text));
-      writer.varint(5, true);
-    });
+    const writeInner = (to: ProtoWriter, value: string): void => to.text(4, value);
+    const writeOuter = (to: ProtoWriter, value: string): void => {
+      to.message(3, writeInner, value);
+      to.varint(5, true);
+    };
+    writer.message(2000, writeOuter, text);
     writer.text(6, 'end');
     const inner = message(bytesField(3, bytesField(4, Buffer.from(text)) as Uint8Array), boolField(5, true));
     const expected = message(
@@ -36,7 +38,7 @@ it('omits undefined fields only', () => {
   writer.text(2, undefined);
   writer.varint(3, 0);
   writer.text(4, '');
-  writer.message(5, () => {});
+  writer.message(5, () => {}, undefined);
   expect([...writer.written]).toEqual([3 * 8, 0, 4 * 8 + 2, 0, 5 * 8 + 2, 0]);
 });
 

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import protobuf from 'protobufjs';
 import { describe, expect, it } from 'vitest';
 import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { isOneKey, keyRange } from '../../../src/kvstore/codec/key-range.ts';
 import { bytesField, message } from '../../../src/kvstore/codec/proto-writer.ts';
 import { decodeTxn, encodeTxn } from '../../../src/kvstore/etcd/txn-messages.ts';
 import type { Compare, WriteOperation } from '../../../src/kvstore/session/transport.ts';
@@ -21,7 +22,7 @@ const value = fc
 const revision = fc.oneof(fc.nat(300), fc.maxSafeNat());
 const lease = fc.oneof(fc.constant('0'), fc.bigInt({ min: -(1n << 63n), max: (1n << 63n) - 1n }).map(String));
 const put = fc.record({ op: fc.constant('put' as const), key, value, lease });
-const range = fc.record({ start: key, end: key });
+const range = fc.oneof(fc.record({ start: key, end: key }), key.map(keyRange));
 const write: fc.Arbitrary<WriteOperation> = fc.oneof(
   put,
   fc.record({ op: fc.constant('delete' as const), range }),
@@ -40,7 +41,8 @@ const compare: fc.Arbitrary<Compare> = fc.oneof(
 function asProto(one: WriteOperation): object {
   if (one.op === 'delete') {
     const { start, end } = one.range;
-    return { request_delete_range: { key: [...bytesOfKey(start)], range_end: [...bytesOfKey(end)] } };
+    const sentEnd = isOneKey(one.range) ? '' : end;
+    return { request_delete_range: { key: [...bytesOfKey(start)], range_end: [...bytesOfKey(sentEnd)] } };
   }
   return {
     request_put: {
@@ -104,6 +106,12 @@ describe('a transaction, against protobufjs', () => {
       ({ request_put: { lease: of } }) => of,
     );
     expect(leases).toEqual(['7', '7', '0', '-1', '7']);
+  });
+
+  it('sends the key of a single delete once, without an end', () => {
+    const deleted = encodeTxn({ compare: [], writes: [{ op: 'delete', range: keyRange('a/b') }] });
+    const { success } = type('TxnRequest').toObject(type('TxnRequest').decode(deleted), { bytes: String });
+    expect(success).toEqual([{ request_delete_range: { key: Buffer.from('a/b').toString('base64') } }]);
   });
 
   it.each([1, 128, 129, 384])('sends %i writes in their order, nested if they are more than 128', (count) => {
