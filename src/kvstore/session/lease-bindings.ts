@@ -101,13 +101,23 @@ export class LeaseBindings {
     return this.#bindTo(lease, key, this.#keys.ensure(key));
   }
 
-  /** Binds a key to the lease of {@link leaseFor}. Returns undefined if there is none, or if it may have expired. */
-  tryBind(key: string): Binding | undefined {
-    const row = this.#keys.ensure(key);
-    const lease = this.#leaseAt(row) ?? this.#withRoom.first;
-    if (lease?.isExpired === false) return this.#bindTo(lease, key, row);
-    if (this.#keys.leaseOf(row) === 0) this.#keys.delete(row);
-    return undefined;
+  /**
+   * Binds the keys of the writes that follow those with a binding in `bindings`, and adds their bindings. Stops at a
+   * key whose lease of {@link leaseFor} does not exist, or may have expired.
+   */
+  bindNext(writes: readonly { readonly key: string }[], bindings: Binding[]): void {
+    let checked: HeldLease | undefined; // successive keys usually have the same lease
+    for (let i = bindings.length; i < writes.length; i++) {
+      const key = writes[i]?.key ?? '';
+      const row = this.#keys.ensure(key);
+      const lease = this.#leaseAt(row) ?? this.#withRoom.first;
+      if (lease === undefined || (lease !== checked && lease.isExpired)) {
+        if (this.#keys.leaseOf(row) === 0) this.#keys.delete(row);
+        return;
+      }
+      checked = lease;
+      bindings.push(this.#bindTo(lease, key, row));
+    }
   }
 
   /** Binds a key that an earlier session has written under the lease, at an unknown revision. */

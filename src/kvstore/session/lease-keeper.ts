@@ -121,9 +121,12 @@ export class LeaseKeeper {
   ): Promise<readonly Binding[]> {
     const bindings: Binding[] = [];
     try {
-      for (const { key } of writes)
-        bindings.push(this.bindings.tryBind(key) ?? (await this.bind(key, signal)));
-      return bindings;
+      for (;;) {
+        this.bindings.bindNext(writes, bindings);
+        const next = writes[bindings.length];
+        if (next === undefined) return bindings;
+        bindings.push(await this.bind(next.key, signal));
+      }
     } catch (error) {
       this.bindings.settle(bindings, false);
       throw error;
