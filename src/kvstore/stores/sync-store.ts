@@ -20,6 +20,7 @@ import { fired } from '../../base/follow-signal.ts';
 import { deferred, sleep } from '../../base/sleep.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { ObjectColumn } from '../../columns/object-column.ts';
 import { byteLengthOf, bytesOfCharacters, charactersOf } from '../codec/bytes.ts';
 import {
   type KvstoreBackend,
@@ -170,7 +171,7 @@ export class SyncStore {
   /** The pending keys that are not held back, the leases to be adopted, and the canary. */
   readonly #queue: RetryQueue<Job>;
   /** The puts that are being written, by row. */
-  readonly #writing = new Map<number, Attempt>();
+  readonly #writing = new ObjectColumn<Attempt>();
   readonly #contested: ContestedKeys<Job>;
   readonly #canary: Canary;
   readonly #adoption: LeaseAdoption;
@@ -480,14 +481,11 @@ export class SyncStore {
   async #writeKeys(rows: Jobs<Job>, signal: AbortSignal): Promise<void> {
     const { backend, leased = true, gate = OPEN_GATE } = this.#options;
     if (!(await gate.pass(rows.length * WRITE_WEIGHT, signal))) throw abortedError();
-    const attempts: Attempt[] = [];
-    for (const row of rows) if (!this.#adoption.wait(row)) attempts.push(this.#beginWrite(row));
+    const attempts = this.#beginWrites(rows);
     if (attempts.length === 0) return;
     try {
       const { revision, isComplete } = await backend.writeAll(attempts, { fenced: true, leased, signal });
-      this.#writes += attempts.length;
-      for (const attempt of attempts)
-        this.#recordLanded(attempt, isComplete || !attempt.mayBeEqual ? revision : undefined);
+      this.#recordAllLanded(attempts, revision, isComplete);
     } catch (error) {
       for (const { row } of attempts) if (!this.#keys.is(row, STORED)) this.#recordFailure(row);
       throw error;
@@ -506,6 +504,13 @@ export class SyncStore {
     return isUnknown || (leased === false && !this.#keys.is(row, STORED | DIFFERENT));
   }
 
+  /** Begins the writes of the keys that do not wait for their lease. */
+  #beginWrites(rows: Jobs<Job>): Attempt[] {
+    const attempts: Attempt[] = [];
+    for (const row of rows) if (!this.#adoption.wait(row)) attempts.push(this.#beginWrite(row));
+    return attempts;
+  }
+
   /** Begins a write. Events that the watch delivers from now on are compared with it. */
   #beginWrite(row: number): Attempt {
     const { prefix } = this.#options;
@@ -521,16 +526,21 @@ export class SyncStore {
     };
     keys.disinherit(row);
     keys.update(row, DIFFERENT | FAILED | UNKNOWN | STORED | UP_TO_DATE | CHANGED, 0);
-    if (value !== undefined) this.#writing.set(row, attempt);
-    else this.#writing.delete(row);
+    this.#writing.set(row, value === undefined ? undefined : attempt);
     this.#contested.cancel(row);
     return attempt;
   }
 
   /** Records a failed write. It may have taken effect, so the value in the kvstore is unknown. */
   #recordFailure(row: number): void {
-    this.#writing.delete(row);
+    this.#writing.set(row, undefined);
     this.#keys.set(row, FAILED);
+  }
+
+  #recordAllLanded(attempts: readonly Attempt[], revision: number, isComplete: boolean): void {
+    this.#writes += attempts.length;
+    for (const attempt of attempts)
+      this.#recordLanded(attempt, isComplete || !attempt.mayBeEqual ? revision : undefined);
   }
 
   /**
@@ -543,7 +553,7 @@ export class SyncStore {
     if (value === undefined) return;
     const isChanged = keys.is(row, CHANGED);
     keys.update(row, UP_TO_DATE, isChanged ? STORED : STORED | UP_TO_DATE);
-    this.#writing.delete(row);
+    this.#writing.set(row, undefined);
     this.#keys.stopAwaitingEcho(row);
     if (isChanged) return; // written again soon
     if (watched !== undefined && watched.modRevision >= (revision ?? UNKNOWN_REVISION)) {
@@ -641,7 +651,7 @@ export class SyncStore {
     const { type, modRevision } = event;
     const keys = this.#keys;
     const isOfEarlierSession =
-      this.#adoption.isActive && !keys.is(found, STORED) && !this.#writing.has(found);
+      this.#adoption.isActive && !keys.is(found, STORED) && this.#writing.get(found) === undefined;
     const row = isOfEarlierSession ? this.#recordInherited(found, name, event) : found;
     if (!keys.is(row, WANTED)) return isOfEarlierSession && type !== 'delete';
     const attempt = this.#writing.get(row);
