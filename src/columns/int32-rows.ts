@@ -102,6 +102,7 @@ export function wideAt(page: Int32Array, at: number): number {
 
 /** Stores a non-negative safe integer, which {@link wideAt} returns. */
 export function setWideAt(page: Int32Array, at: number, value: number): void {
-  page[at] = value % TWO_32;
-  page[at + 1] = Math.floor(value / TWO_32);
+  const high = Math.floor(value / TWO_32);
+  page[at] = value - high * TWO_32; // not `%`, which calls a function for doubles
+  page[at + 1] = high;
 }
