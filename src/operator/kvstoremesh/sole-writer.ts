@@ -20,6 +20,8 @@ const POLL_MS = 2000;
  * 6 s, and a holder that has lost the lock is replaced within 5 s.
  */
 const EQUAL_READS = 4;
+/** Maximum time to wait for the release of the lock at the end. */
+const RELEASE_MS = 2000;
 
 /**
  * Lets only one process at a time copy into a kvstore. Other processes wait for the lock, which expires 25 s after its
@@ -63,7 +65,7 @@ export class SoleWriter {
   /**
    * Calls `begin` when this process holds the lock, or has no permission to write it, and then waits for the signal.
    * Resolves to `taken` if another process has acquired the lost lock, because that process then copies. Rejects if
-   * `begin` throws. The lock is released before the end.
+   * `begin` throws. The lock is released before the end if the kvstore answers.
    */
   async run(begin: () => Promise<void>, signal: AbortSignal): Promise<'ended' | 'taken'> {
     let lock = await this.#acquire(signal, () => {});
@@ -84,8 +86,17 @@ export class SoleWriter {
       return 'ended';
     } finally {
       this.#held = undefined;
-      await lock?.release();
+      if (lock !== undefined) await this.#release(lock);
     }
+  }
+
+  /** Waits at most {@link RELEASE_MS}. If the kvstore does not answer, closing its client revokes the lock's lease. */
+  async #release(lock: KvstoreLock): Promise<void> {
+    const released = new AbortController();
+    await Promise.race([
+      lock.release().finally(() => released.abort()),
+      sleep(this.#options.clock, RELEASE_MS, released.signal),
+    ]);
   }
 
   /** Returns the lock, or `undefined` if the signal has fired or there is no permission to write the lock. */

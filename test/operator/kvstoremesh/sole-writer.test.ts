@@ -66,6 +66,17 @@ it('a second kvstoremesh of a kvstore waits, reports for whom, and starts when t
   expect([one.outcome, two.begun, two.writer.holder]).toEqual(['ended', true, undefined]);
 });
 
+it('ends within 2 s while the kvstore does not answer (regression: its process logged that it did not stop within 5 s)', async () => {
+  one.backend.link.blackHole();
+  const ended = one.end();
+  await advance(clock, 1500);
+  expect(one.outcome).toBeUndefined();
+  await advance(clock, 1000);
+  expect(one.outcome).toBe('ended');
+  await advance(clock, 10_000);
+  await ended;
+});
+
 it('a second one starts when the first was killed; the first detects it when it is back', async () => {
   one.backend.link.blackHole();
   for (let seconds = 0; seconds < 60; seconds++) {
