@@ -120,6 +120,37 @@ describe('a history on disk', () => {
     await end(restarted);
   });
 
+  it('answers from the disk before the start, for a program that only reads (regression: nothing was retained)', async () => {
+    const machine = new Machine();
+    const started = await machine.start();
+    const { from } = started.history.retained;
+    machine.clock.advance(10);
+    started.cache.upsert('10.9.0.1', podClaim(7));
+    machine.clock.advance(10);
+    const at = machine.clock.wallTime();
+    machine.clock.advance(10);
+    started.cache.delete('10.9.0.1', KVSTORE);
+    machine.clock.advance(10);
+    await end(started);
+    const files = [...machine.folder.files.keys()];
+
+    const { clock, folder } = machine;
+    const disk = { folder, maxBytes: MIB, checksum: crc32 };
+    const reader = new History({ ipcache: new IPCache(), clock, disk });
+    await reader.open();
+    const { past } = reader;
+    expect(past.retained).toEqual({ from, to: clock.wallTime() });
+    expect(await past.lookup('10.9.0.1', at)).toMatchObject({
+      certain: true,
+      effective: { identity: 1007, until: at + 10 },
+    });
+    const changes: PrefixRecord[] = [];
+    for await (const slice of past.of('10.9.0.1')) changes.push(...slice);
+    expect(changes).toMatchObject([{ before: { identity: 1007 } }, { after: { identity: 1007 } }]);
+    expect(await past.timeOf(changes[0]?.sequence ?? 0)).toBe(at + 10);
+    expect([...folder.files.keys()]).toEqual(files);
+  });
+
   it('answers for an earlier process that was killed directly after it created a file', async () => {
     const machine = new Machine();
     const started = await machine.start({}, 16 * MIB);

@@ -74,7 +74,8 @@ export interface PastReaderOptions {
 /**
  * Answers from memory and from the segments on disk, of the current process and of earlier ones. Work is done in slices
  * of a `TurnGate`. An answer reflects the records at the time of the query. A segment that cannot be read is
- * dropped, and the answer is not certain (`lost`).
+ * dropped, and the answer is not certain (`lost`). Between {@link History.open} and {@link History.start}, answers are
+ * from the disk only.
  */
 export class PastReader {
   readonly #options: PastReaderOptions;
@@ -266,12 +267,13 @@ export class PastReader {
       now: (): number => clock.wallTime(),
       drop: (segment: StoredSegment): void => this.#options.archive()?.drop(segment),
     };
-    if (log === undefined) return new Reading({ ...shared, lives: [], nextSequence: 0 });
-    log.noticeClockStep();
     const { stored, life } = archive ?? { stored: NO_SEGMENTS, life: 0 };
     if (this.#ended?.stored !== stored) this.#ended = { stored, lives: endedLives(stored, life) };
-    const lives = [...this.#ended.lives, currentLife(stored, life, log)];
-    return new Reading({ ...shared, lives, nextSequence: log.nextSequence });
+    const { lives } = this.#ended;
+    if (log === undefined) return new Reading({ ...shared, lives, nextSequence: archive?.nextSequence ?? 0 });
+    log.noticeClockStep();
+    const current = currentLife(stored, life, log);
+    return new Reading({ ...shared, lives: [...lives, current], nextSequence: log.nextSequence });
   }
 
   #claimsOf(key: Readonly<PrefixRegister>): ClaimsByKey {

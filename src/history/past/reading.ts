@@ -21,7 +21,7 @@ export interface SegmentHeads {
 }
 
 export interface ReadingOptions {
-  /** Oldest first; the last one is the current life. */
+  /** Oldest first; the last one is the current life, except before the start. */
   readonly lives: readonly Life[];
   readonly nextSequence: number;
   readonly gate: TurnGate;
