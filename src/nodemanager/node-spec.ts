@@ -13,8 +13,13 @@ export function nodeFullName(node: NodeName): string {
  * A node as a source describes it: the fields that the kvstore codec returns, and the source. Absent fields have the
  * zero value. Lists and maps are kept, so callers must not change them.
  */
-export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof NodeName>> {
+export interface NodeSpec
+  extends NodeName,
+    Optional<Omit<ClusterNode, keyof NodeName | 'labels' | 'annotations'>> {
   readonly source: Source;
+  /** A `Map`, or an object as in {@link PlainNode}. */
+  readonly labels?: ReadonlyMap<string, string> | Readonly<Record<string, string>> | undefined;
+  readonly annotations?: NodeSpec['labels'];
 }
 
 /** All fields of a node, in canonical form. It is also a {@link NodeSpec}. Absent addresses are `undefined`. */
@@ -24,7 +29,7 @@ export interface NodeFields extends Complete<ClusterNode> {
 
 type Complete<T> = { readonly [K in keyof Required<T>]: T[K] };
 
-/** A node as plain data, for JSON. */
+/** A node as plain data, for JSON. It is also a {@link NodeSpec}. */
 export interface PlainNode extends Omit<NodeFields, 'labels' | 'annotations'> {
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
@@ -91,11 +96,11 @@ function sameStringLists(a: readonly string[] = [], b: readonly string[] = []): 
 export const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 
 export function sameStringMaps(
-  a: ReadonlyMap<string, string> = NO_STRINGS,
-  b: ReadonlyMap<string, string> = NO_STRINGS,
+  a: NodeSpec['labels'] = NO_STRINGS,
+  b: NodeSpec['labels'] = NO_STRINGS,
 ): boolean {
   if (a === b) return true;
-  if (a.size !== b?.size) return false;
+  if (!(a instanceof Map && b instanceof Map) || a.size !== b.size) return false;
   if (a.size === 0) return true;
   for (const [key, value] of a) if (b.get(key) !== value) return false;
   return true;

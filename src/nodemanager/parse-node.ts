@@ -147,7 +147,9 @@ function stringsOf(
   known: ReadonlyMap<string, string> = NO_STRINGS,
 ): ReadonlyMap<string, string> {
   const given = spec[name] ?? NO_STRINGS;
-  if (!(given instanceof Map)) fields.reject(name, 'wrong-type', 'must be a Map');
-  if (!(given instanceof Map) || given.size === 0) return NO_STRINGS;
-  return sameStringMaps(given, known) ? known : given;
+  const isPlain = isObject(given) && !(Symbol.iterator in given);
+  if (!(given instanceof Map || isPlain)) fields.reject(name, 'wrong-type', 'must be a Map or an object');
+  const strings = isPlain ? fields.strings(name) : given;
+  if (!(strings instanceof Map) || strings.size === 0) return NO_STRINGS;
+  return sameStringMaps(strings, known) ? known : strings;
 }

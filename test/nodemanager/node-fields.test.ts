@@ -128,6 +128,7 @@ describe('a node', () => {
       fc.property(pairOfNodes, ([[spec] = expect.fail('no pair')]) => {
         const node = parsed(spec);
         expect(words(node.fields)).toBe(words(spec));
+        expect(parsed(JSON.parse(JSON.stringify(node))).equals(node)).toBe(true);
         const { labels, annotations, ...rest } = node.toJSON();
         const maps = {
           labels: new Map(Object.entries(labels)),

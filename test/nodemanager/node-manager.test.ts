@@ -125,7 +125,7 @@ describe('a node', () => {
   });
 
   it.each([
-    ['labels', { a: 'b' }],
+    ['labels', ['a=b']],
     ['annotations', 'a=b'],
     ['wireguardPubKey', 7n],
   ])(

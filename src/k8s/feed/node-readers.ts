@@ -76,7 +76,7 @@ export function localNodeReader(
     ...reader,
     change: (current, previous) => {
       reader.change(current, previous);
-      if (current?.labels !== undefined) onLabels(current.labels);
+      if (current?.labels instanceof Map) onLabels(current.labels);
     },
   };
 }
