@@ -118,7 +118,8 @@ export interface ServiceFields extends Optional<Omit<Service, 'id' | 'addressing
   /** Default: `assigned` if there are `clusterIPs`, else `unassigned`. */
   readonly addressing?: Addressing | undefined;
   readonly clusterIPs?: Iterable<string> | undefined;
-  readonly ports?: Iterable<readonly [string, ServicePort]> | undefined;
+  /** A port without `nodePort` has none allocated. */
+  readonly ports?: Iterable<readonly [string, PortProtocol | ServicePort]> | undefined;
   readonly externalIPs?: Iterable<string> | undefined;
   readonly ingressIPs?: Iterable<string> | undefined;
   readonly sourceRanges?: Iterable<string> | undefined;
@@ -151,7 +152,7 @@ export function createService(fields: ServiceFields): Service {
     type: fields.type ?? 'ClusterIP',
     addressing: fields.addressing ?? (clusterIPs.isEmpty() ? 'unassigned' : 'assigned'),
     clusterIPs,
-    ports: ImmutableMap(fields.ports),
+    ports: portsOf(fields.ports),
     externalIPs: ImmutableSet(fields.externalIPs),
     ingressIPs: ImmutableSet(fields.ingressIPs),
     sourceRanges: fields.sourceRanges && ImmutableSet(fields.sourceRanges),
@@ -171,6 +172,11 @@ export function createService(fields: ServiceFields): Service {
     labels: ImmutableMap(fields.labels),
     selector: ImmutableMap(fields.selector),
   };
+}
+
+/** Returns the ports; the same object if it is an immutable map whose ports all have a node port. */
+function portsOf(fields: ServiceFields['ports']): ImmutableMap<string, ServicePort> {
+  return ImmutableMap(fields).map((port) => ('nodePort' in port ? port : { ...port, nodePort: 0 }));
 }
 
 /** Returns a `ClusterIP` service without other IPs and node ports; the same object if it already is one. */

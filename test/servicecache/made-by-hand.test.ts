@@ -9,6 +9,13 @@ const port = { port: 80, protocol: 6, nodePort: 0 };
 const target = { port: 8080, protocol: 6 };
 
 describe('values from own code', () => {
+  it('may have ports without a node port', () => {
+    const ports = [['http', { port: 80, protocol: 6 }]] as const;
+    expect(equalServices(createService({ id, ports }), createService({ id, ports: [['http', port]] }))).toBe(
+      true,
+    );
+  });
+
   it('may be native or immutable collections, with the same result', () => {
     const native = createService({
       id,
