@@ -41,20 +41,14 @@ const nodes = new NodeManager({
 });
 const unsubscribe = nodes.subscribe(routes);
 
-/** Resolves when the handler has applied all nodes. */
-async function settled(): Promise<void> {
-  while (nodes.status().handlers.some(({ pending }) => pending > 0))
-    await new Promise((resolve) => setTimeout(resolve, 10));
-}
-
 // In an agent, LocalCluster, ClusterMesh and Kubernetes write the nodes.
 const addresses = [{ type: 'InternalIP', ip: '192.168.0.1' }];
 const n1 = { cluster: 'west', name: 'n1', source: 'kvstore', addresses } as const;
 nodes.nodeUpdated({ ...n1, ipv4AllocCIDR: '10.1.1.0/24' });
-await settled();
+await nodes.whenApplied();
 nodes.nodeUpdated({ ...n1, ipv4AllocCIDR: '10.1.9.0/24' });
-await settled();
+await nodes.whenApplied();
 nodes.nodeDeleted(n1);
-await settled();
+await nodes.whenApplied();
 unsubscribe();
 nodes.close();
