@@ -61,8 +61,16 @@ const manifests = kustomization.resources.flatMap((name) =>
 );
 const workloads = manifests.filter(({ spec }) => spec?.template !== undefined);
 
+/** The help of each command, because several containers and probes use the same one. */
+const helps = new Map<string, string>();
+
 function helpOf(words: readonly string[]): string {
-  return spawnSync(process.execPath, [PROGRAM, ...words, '--help'], { encoding: 'utf8' }).stdout;
+  const command = words.join(' ');
+  const help =
+    helps.get(command) ??
+    spawnSync(process.execPath, [PROGRAM, ...words, '--help'], { encoding: 'utf8' }).stdout;
+  helps.set(command, help);
+  return help;
 }
 
 /** Fails unless the program has the options, variables and probes of a container. */
