@@ -157,7 +157,7 @@ describe('the restored state of a cluster', () => {
         await restoration.release(clusters[gone] ?? '');
       }
     });
-    await fc.assert(property, { numRuns: Math.min(1_000, Number(process.env['PROPERTY_RUNS'] ?? 300)) });
+    await fc.assert(property, { numRuns: Math.min(1_000, Number(process.env['PROPERTY_RUNS'] ?? 150)) });
   });
 
   it('is also removed if it is released a second time', async () => {
