@@ -33,7 +33,7 @@ import {
   ifPodRejection,
   keyRejection,
   writerRejection,
-} from './claims/claim-intake.ts';
+} from './claims/claim-rejection.ts';
 import { type ClaimObserver, ClaimState } from './claims/claim-state.ts';
 import { type WaitingClaim, WaitingClaims } from './claims/waiting-claims.ts';
 import { decidingRule } from './deciding-rule.ts';

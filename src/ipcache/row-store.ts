@@ -97,12 +97,12 @@ export class RowStore extends RowReader {
   replace(slot: number, claim: Claim, host: number): void {
     const { rows, k8s } = this.columns;
     const flags = rows.get(slot, WRITER_AND_FLAGS) & FLAG_MASK;
-    const known = k8s.get(slot);
+    const previous = k8s.get(slot);
     this.hosts.retain(host); // it may be the old host, with this row as its only reference
     this.clear(slot);
     this.fill(slot, claim, host);
     this.hosts.release(host);
-    if (sameMetadata(known, k8s.get(slot))) k8s.set(slot, known); // as in `update`
+    if (sameMetadata(previous, k8s.get(slot))) k8s.set(slot, previous); // as in `update`
     rows.set(slot, WRITER_AND_FLAGS, rows.get(slot, WRITER_AND_FLAGS) | flags);
   }
 

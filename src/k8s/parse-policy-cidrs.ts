@@ -50,7 +50,7 @@ class CIDRCollector {
     this.#cidrs.push(...except);
   }
 
-  /** Returns true if `except` has content, which is read as an empty list if it is not a list or is too long. */
+  /** Returns false if `except` is absent or empty, but not if it is read as empty because it is no list or too long. */
   #hasExceptions(fields: ObjectFields): boolean {
     const except = fields.value('except');
     return except !== undefined && !(Array.isArray(except) && except.length === 0);

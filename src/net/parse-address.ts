@@ -71,7 +71,10 @@ export function scanIPv4(text: string, out: AddressWords): number {
 // The eight groups of the address that is scanned. One buffer is enough because parsing is not re-entrant.
 const groups = new Uint16Array(8);
 
-/** Moves the groups after `::` (at index `gap`) to the end and zeroes the groups that `::` replaces. */
+/**
+ * Moves the groups after `::` (at index `gap`; -1 if there is none) to the end, and zeroes the groups that `::`
+ * replaces. Returns false if the number of groups is wrong.
+ */
 function spreadGap(count: number, gap: number): boolean {
   if (gap < 0) return count === 8;
   if (count >= 8) return false; // '::' must replace at least one group

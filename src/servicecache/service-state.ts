@@ -109,7 +109,7 @@ export function isReady(state: ServiceState): boolean {
 export function offeredBySlice(slice: EndpointSlice | undefined, service: Service | undefined): Backends {
   if (slice === undefined) return NO_BACKENDS;
   if (service?.publishNotReady !== true || slice.notReady.size === 0) return slice.backends;
-  // Shares the structure of the ready ones, so that both compare at the cost of the others.
+  // Shares the structure of `slice.backends`, so that a comparison of both costs only the backends that are not ready.
   return slice.backends.mergeWith((ready) => ready, slice.notReady);
 }
 
@@ -151,7 +151,7 @@ function* usedOrigins({
   }
 }
 
-/** Returns the access of an {@link OriginIndex} to the origins of a state. */
+/** Returns the functions with which an {@link OriginIndex} reads the origins of a state. */
 function originsOf(state: ServiceState): Origins {
   const slicesOf = (cluster: string): ServiceState['slices'] =>
     cluster === '' ? state.slices : (state.remotes.get(cluster) ?? NO_OFFER).slices;
@@ -185,8 +185,8 @@ function withFields(state: ServiceState, fields: Partial<Omit<ServiceState, 'id'
 }
 
 /**
- * Returns the endpoints of a correlation; `state.endpoints` if the old correlation selects the same map. The map of
- * `state.endpoints` may be another one, equal to that of the old correlation ({@link withAnnouncedParts}).
+ * Returns the endpoints of a correlation; `state.endpoints` if the old correlation selects the same map. Does not
+ * compare the map in `state.endpoints`, which may be an equal map of an earlier state ({@link withAnnouncedParts}).
  */
 function endpointsOf(state: ServiceState, correlation: Correlation): Endpoints {
   const selected = selectSide(correlation); // the preferred side if it has an active backend, else all
@@ -306,7 +306,7 @@ function withoutNotReady(slices: ServiceState['slices']): ServiceState['slices']
   return slices.map((slice) => (slice.notReady.size === 0 ? slice : { ...slice, notReady: NO_BACKENDS }));
 }
 
-/** The fields of a service that decide which inputs are used. */
+/** Which of the fields have changed that decide which inputs a service uses. */
 interface UseChange {
   readonly globalChanged: boolean;
   readonly publishChanged: boolean;
@@ -329,7 +329,9 @@ function countChanged(
   return changed;
 }
 
-/** Returns the state with the service replaced: removes the inputs that it does not use, then adds the others. */
+/**
+ * Returns the state with the service replaced. First removes the inputs that only the old one uses, then adds the new.
+ */
 function withUsedInputs(
   state: ServiceState,
   service: Service | undefined,

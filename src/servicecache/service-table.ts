@@ -6,7 +6,7 @@ import type { ServiceEvent } from './events.ts';
 import type { Service } from './service.ts';
 import { isEmptyState, isReady, type ServiceState, withAnnounced } from './service-state.ts';
 
-/** The states before a batch of the services that it changed, by key; `undefined` if a service was unknown. */
+/** By key of each service that a batch changed: its state before the batch; `undefined` if it was unknown. */
 type Undo = Map<string, ServiceState | undefined>;
 
 /** Receives the events of each change or batch. `inputsComplete` is true for `markSynced`. */

@@ -141,17 +141,17 @@ class NodeExamination {
   /**
    * Compares a table of the node. Returns undefined if it is missing or cannot be read.
    *
-   * @param isForDisagreements true if the table is also compared with other nodes, as one table of each node is
+   * @param comparesNodes true if the table is also compared with those of other nodes; one table of each node is enough
    */
   #compareTable(
     table: TableName,
     output: string | undefined,
     read: (text: string, reader: TableReader) => boolean,
-    isForDisagreements = true,
+    comparesNodes = true,
   ): TableCounts | undefined {
     if (output === undefined) return undefined;
     const { sources } = this.#examination;
-    const disagreements = isForDisagreements ? this.#examination.disagreements : undefined;
+    const disagreements = comparesNodes ? this.#examination.disagreements : undefined;
     const command = table === 'agent' ? 'ip list' : 'bpf ipcache list';
     const counts: Partial<Record<Difference['kind'] | 'younger', number>> = {};
     const comparison = new TableComparison(sources, this.#owner, (difference) => {
@@ -163,7 +163,7 @@ class NodeExamination {
     disagreements?.beginNode(this.#name);
     const onEntry = (entry: TableEntry): void => {
       const verdict = comparison.add(entry);
-      if (isForDisagreements) this.#addForDisagreements(table, entry, verdict);
+      if (comparesNodes) this.#addForDisagreements(table, entry, verdict);
     };
     if (!read(output, { ...this.#context(command), onEntry })) {
       disagreements?.cancelNode();

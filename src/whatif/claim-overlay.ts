@@ -5,7 +5,7 @@ import {
   hostRejection,
   ifPodRejection,
   writerRejection,
-} from '../ipcache/claims/claim-intake.ts';
+} from '../ipcache/claims/claim-rejection.ts';
 import type { PrefixClaims } from '../ipcache/ipcache.ts';
 import { metadataOrNone } from '../ipcache/k8s-metadata.ts';
 import type { CompleteClaim } from '../ipcache/row-reader.ts';

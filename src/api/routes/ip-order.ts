@@ -88,8 +88,8 @@ function firstOf(
 /**
  * Appends the first {@link MAX_SORTED} entries in an order to `sorted`, in steps. Skips `undefined`. `after`: only the
  * entries that follow this prefix in the order `prefix` or `-prefix`. Holds at most {@link MAX_SORTED} +
- * {@link ENTRIES_PER_STEP} entries. Cost: about 100 ns an entry, and about 2 µs for each entry that precedes the last
- * one of the list.
+ * {@link ENTRIES_PER_STEP} entries. Cost: about 100 ns for each entry, and about 2 µs more for each entry that is added
+ * to the list, even if later entries displace it.
  */
 export function* selectSorted(
   entries: Iterable<KeyedEntry | undefined>,

@@ -237,7 +237,7 @@ function secureOptions({ cert, key, clientCA }: NonNullable<TCPCredentials['tls'
 function listener(
   answer: (request: Request, connection: HttpBindings | Http2Bindings) => Response | Promise<Response>,
 ): ReturnType<typeof getRequestListener> {
-  const listen = getRequestListener(answer, {
+  const handle = getRequestListener(answer, {
     errorHandler: (error) => {
       if (!(error instanceof RequestError)) throw error;
       return problemResponse(problem('bad-request', `Invalid Host header or URL: ${error.message}.`));
@@ -253,7 +253,7 @@ function listener(
       refuse(outgoing, problem('bad-request', 'The request has several Host headers: send one.'));
     else if (hasLargeUnusedBody(incoming))
       refuse(outgoing, problem('bad-request', 'A GET request must have no body.'));
-    else await listen(incoming, outgoing);
+    else await handle(incoming, outgoing);
   };
 }
 

@@ -23,7 +23,7 @@ import {
   parseMomentAt,
   parseTwoNames,
 } from './question-arguments.ts';
-import { type ListFlags, NO_NAMES, Questioner } from './questioner.ts';
+import { FORMATS_WITHOUT_NAME, type ListFlags, Questioner } from './questioner.ts';
 
 const historyAnswers = () => import('../../client/history-answers.ts');
 const prefixAnswers = () => import('../../client/prefix-answers.ts');
@@ -107,7 +107,7 @@ function addIPCacheCommands(program: Command, questioner: Questioner, io: Comman
       ipcache,
       'explain',
       'print all claims on an IP or CIDR, and why one of them is effective',
-      NO_NAMES,
+      FORMATS_WITHOUT_NAME,
     )
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .addOption(atOption())
@@ -145,7 +145,7 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
       program,
       'history',
       'print the changes of a prefix, a service or a node, or all changes, newest first',
-      NO_NAMES,
+      FORMATS_WITHOUT_NAME,
       addRunningAgentOptions,
     )
     .argument(
@@ -250,7 +250,7 @@ function addServiceCommands(program: Command, questioner: Questioner): void {
       service,
       'explain',
       'print all backends that are offered to a service, and whether and why they are used',
-      NO_NAMES,
+      FORMATS_WITHOUT_NAME,
     )
     .argument('<service>', 'namespace/name', parseTwoNames('namespace/name'))
     .addOption(atOption())
@@ -282,7 +282,7 @@ function addIdentityCommands(program: Command, questioner: Questioner): void {
     .addCommand(identity, 'list', 'list all identities with their labels')
     .option('--of-cluster <name>', 'only identities of this cluster')
     .option('--label <label>', 'only identities with this label, such as app=web or k8s:app=web');
-  // There are no changes of identities: the list is printed again after a change of a prefix.
+  // The agent reports no changes of identities, so the list is printed again after each change of a prefix.
   questioner.addList<ClusterFlags>(identities, 'ip', async ({ ofCluster: cluster, ...flags }) =>
     (await identityAnswers()).listIdentities({ ...filtersOf(flags, ['label']), cluster }),
   );
@@ -333,7 +333,7 @@ function addStatusCommand(program: Command, questioner: Questioner): void {
       program,
       'status',
       'print the status of the agent: problems and their remedies, clusters, counts and rejected items',
-      NO_NAMES,
+      FORMATS_WITHOUT_NAME,
     )
     .option(
       '--ready',

@@ -19,8 +19,8 @@ export interface ListFlags extends QuestionFlags {
   readonly count?: true;
 }
 
-/** Formats of answers without names. */
-export const NO_NAMES: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml'];
+/** The formats of an answer that has no names: all except `name`. */
+export const FORMATS_WITHOUT_NAME: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml'];
 
 /** Moves the cursor to the top and clears the screen (ECMA-48: CUP, ED). */
 const CLEAR_SCREEN = '\u001B[H\u001B[2J';

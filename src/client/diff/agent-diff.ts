@@ -88,10 +88,10 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     return { ...clusters, ...counts, reasons: {}, differences: [], documents: [] };
   await checkInstance('a', askA, a);
   await checkInstance('b', askB, b);
-  const found = await DiffReasons.read({ a: askA, b: askB }, { a, b });
-  const differences = await found.explain(claims);
+  const diffReasons = await DiffReasons.read({ a: askA, b: askB }, { a, b });
+  const differences = await diffReasons.explain(claims);
   const documents = items.map((pair): DocumentDifference => {
-    const [reason, detail] = found.reasonOfDocument(pair);
+    const [reason, detail] = diffReasons.reasonOfDocument(pair);
     return { ...pair, reason, detail };
   });
   const reasons: Partial<Record<DiffReason, number>> = {};
@@ -125,8 +125,8 @@ const CONFIRMING_SOURCES: readonly string[] = ['kvstore', 'custom-resource', 'k8
 
 /**
  * Returns the groups compared as one, by the name of the confirmed group: the restored claims of a cluster are
- * compared with those of its kvstore, or of Kubernetes if the local cluster has no kvstore. The restored group is
- * first, because the last claim on a key is used, and the confirmed one is newer.
+ * compared with those of its kvstore, or of Kubernetes if the local cluster has no kvstore. If both groups have a claim
+ * on a key, that of the later group is used. The restored group is first, because its claims are older.
  */
 function comparedGroups(a: DigestDocument, b: DigestDocument): ReadonlyMap<string, readonly string[]> {
   const writers = new Set([...a.writers, ...b.writers].map(({ writer }) => writer));
@@ -239,8 +239,8 @@ function isLocalNode({ a, b }: Pair<DigestClaim>, nodes: Readonly<Record<Side, s
   if (b === undefined) return a.owner === nodes.b;
   if (a.owner?.includes('/') !== true) return false;
   const { host, 'remote-node': remote } = RESERVED_IDENTITIES;
-  const isOnlyOfA = a.identity === host && b.identity === remote;
-  const isOnlyOfB = a.identity === remote && b.identity === host;
-  if (!isOnlyOfA && !isOnlyOfB) return false;
+  const isNodeOfA = a.identity === host && b.identity === remote;
+  const isNodeOfB = a.identity === remote && b.identity === host;
+  if (!isNodeOfA && !isNodeOfB) return false;
   return a.hostIP === b.hostIP && a.encryptKey === b.encryptKey;
 }

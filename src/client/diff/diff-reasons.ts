@@ -48,12 +48,12 @@ export interface Pair<T> {
 }
 
 export interface DifferingClaim extends Pair<ComparedClaim> {
-  /** The group of writers. */
+  /** The name of the group: `kvstore`, `clustermesh baltic`. */
   readonly writer: string;
 }
 
 export interface DifferingDocument extends Pair<DigestItem['fields']> {
-  /** `services` for those of the local cluster, `services baltic`, `nodes baltic`. */
+  /** The name of the group: `services` for those of the local cluster, `services baltic`, `nodes baltic`. */
   readonly writer: string;
 }
 
@@ -244,7 +244,7 @@ function containsName(text: string, name: string): boolean {
   return text.split(/[^\w./-]+/).some((word) => word === name || word.endsWith(`/${name}`));
 }
 
-/** Kinds of Kubernetes objects whose claims, if any, are only on addresses of the API server. */
+/** Kinds of Kubernetes objects of services. Their only claims are on addresses of the API server. */
 const SERVICE_KINDS: ReadonlySet<string> = new Set(['services', 'endpointslices', 'endpoints']);
 
 /** Kinds of Kubernetes objects whose claims are only on addresses of nodes. */
@@ -320,7 +320,7 @@ function behindText(a: number | undefined, b: number | undefined): string | unde
   return `${a < b ? 'a' : 'b'} is behind: revision ${Math.min(a, b)} of ${Math.max(a, b)}`;
 }
 
-/** Returns another claim on the key, which only the agent without this claim has. */
+/** If one agent lacks the claim, returns a claim on the same key that only this agent has. */
 function otherSource(
   pair: DifferingClaim,
   a: ExplanationDocument | undefined,
@@ -336,7 +336,7 @@ function otherSource(
   return other && `${side} has it from ${other.source}${other.owner === undefined ? '' : ` ${other.owner}`}`;
 }
 
-/** Returns the settings with the files from which an agent reads a group instead of from a store. */
+/** Returns the names of settings. If they are set, the agent reads a group from their files, not from a store. */
 function fileSettings(writer: string): readonly string[] {
   if (writer === 'services') return ['manifests', 'k8s-load'];
   const [source] = writer.split(' ');

@@ -62,7 +62,7 @@ function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
 
 /**
  * All claims, and the selection of the effective ones by the rules of SEMANTICS 2.2 and 2.3. The caller has checked the
- * input (see `claim-intake`).
+ * input (see `claim-rejection`).
  *
  *     key ──table──► slot ──rows──► the effective claim of the key
  *                      └──overruled──► the overruled ones, strongest first (few keys have any)

@@ -11,7 +11,7 @@ const OPEN_OBJECT = 0x7b;
 /** Number of brackets around an item of a list, and around an item which is a line. */
 const DEPTH_IN_LIST = 2;
 const DEPTH_IN_LINE = 0;
-/** Matches the end of a shell whose next bracket opens the list of items. */
+/** Matches the end of a shell (see {@link ListScanner}) whose next bracket opens the list of items. */
 const ITEMS_FOLLOW = /[{,]\s*"items"\s*:\s*$/;
 /** Number of characters before a bracket in which {@link ITEMS_FOLLOW} is searched. */
 const MAX_ITEMS_NAME = 256;
@@ -29,7 +29,7 @@ const REST_BYTES = 4096;
 
 /** Reads items from bytes. */
 interface ItemScanner<T> {
-  /** Returns the item that begins at `bytes[from]`; undefined if its text is needed. */
+  /** Returns the item that begins at `bytes[from]`; undefined if it is incomplete, or if its text must be parsed. */
   scan(bytes: Uint8Array, from: number): T | undefined;
   /** Index behind the item. If no item was returned because it is incomplete, at least the length of the bytes. */
   readonly end: number;
@@ -149,7 +149,7 @@ export class ListScanner<T = never> {
         return;
       }
       if (end >= joined.length && size < bytes.length) continue;
-      // An item that arrives in small parts is not scanned again for each part.
+      // If the bytes have not doubled, they are not stored, because each of many small parts would cause another scan.
       if (end < joined.length || joined.length > MAX_CUT_BYTES || size < cut.length) break;
       this.#cut = joined;
       return;
@@ -244,7 +244,7 @@ export class ListScanner<T = never> {
     if (isObject) this.#expectName(at, true);
   }
 
-  /** Returns the kept fields of the object or list that begins. */
+  /** Returns the fields to keep of the object or list that begins; undefined if it is kept completely. */
   #treeOf(depth: number, isObject: boolean): FieldTree | undefined {
     if (depth === this.#itemsDepth + 1) return this.#fields;
     const parent = this.#enclosing[depth - 1];

@@ -17,9 +17,9 @@ export type ReflectorEffect =
   /** From the last known version. */
   | { readonly do: 'watch' }
   /**
-   * Checks if the server has the same history: it may be another server, or restored from a backup. If `isQuick` is
-   * true, the connection was lost only now, too short a time for a restore, so that a history without a last put counts
-   * as the same.
+   * Checks if the server has the same history: it may be another server, or restored from a backup. This requires that
+   * the last event was a put. Otherwise the result is `isQuick`: true if the connection was lost only now, because a
+   * restore takes longer.
    */
   | { readonly do: 'prove'; readonly isQuick?: true }
   | { readonly do: 'wait'; readonly failures: number; readonly atLeastMs: number };
@@ -50,8 +50,9 @@ export interface ReflectorState {
   /** Source of the current list; between lists, of the next one. */
   readonly from: ListSource;
   /**
-   * The first source that a list tries. `cache` if the server does not support streams, until a list loses its
-   * connection: the server may then be another one, or was at fault when it did not end a stream.
+   * The first source that a list tries. `cache` after a stream failed as if the server did not support streams.
+   * `stream` again after a list has lost its connection, because the next server may support streams, or this server
+   * was only failing.
    */
   readonly preferred: 'stream' | 'cache';
   /** The action after waiting. */
@@ -185,9 +186,10 @@ const REPORTED_STATES: Partial<Record<ApiErrorCode, ResourceState>> = {
 };
 
 /**
- * The source that later lists try first, by the error of a stream that a list replaces. `cache` if the server does not
- * support streams: it refuses, or never sends the end of the objects. `stream` if a later stream may succeed: the right
- * may be granted, a proxy may answer for a server that is away, and a server that stops ends its streams early.
+ * After these errors of a stream, a list from the cache replaces it immediately. The value is the source that later
+ * lists try first. `cache` if the server does not support streams: it refuses, or never sends the end of the objects.
+ * `stream` if a later stream may succeed: the right may be granted, a proxy may answer for a server that is away, and a
+ * server that stops ends its streams early.
  */
 const PREFERRED_AFTER: ReadonlyMap<ApiErrorCode, 'stream' | 'cache'> = new Map([
   ['invalid', 'cache'],
@@ -198,9 +200,9 @@ const PREFERRED_AFTER: ReadonlyMap<ApiErrorCode, 'stream' | 'cache'> = new Map([
 ]);
 
 /**
- * Returns true if a list must follow a 410 without a wait, because the reflector has waited since the last failure. A
- * restarted server usually answers 410. The wait has already distributed the lists of all reflectors over time; a
- * second wait would double the time with outdated state.
+ * Returns true if a list must follow a 410 without a wait, because the reflector has recently waited, and has not
+ * listed since. A restarted server usually answers 410. The wait has already distributed the lists of all reflectors
+ * over time; a second wait would double the time with outdated state.
  */
 function isOverdue(state: ReflectorState, code: ApiErrorCode, now: number): boolean {
   return state.phase === 'watching' && code === 'expired' && state.waited && !isHealthy(state, now);

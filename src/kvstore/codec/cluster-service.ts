@@ -39,8 +39,8 @@ class EntryReader {
   }
 
   /**
-   * Returns a map by canonical address, with values from `read`. Drops entries whose key is not an address, because 1.8
-   * writes the frontend of a headless service as `<nil>`, and refused addresses.
+   * Returns a map by canonical address, with values from `read`. Drops refused addresses, and entries whose key is not
+   * an address, because 1.8 writes the frontend of a headless service as `<nil>`.
    */
   byAddress<T>(
     map: Fields<never>,

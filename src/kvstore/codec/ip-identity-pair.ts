@@ -92,7 +92,7 @@ function readPod(
 }
 
 /**
- * Decodes the value of `…/ip/v1/<address space>/<name>`. Reasons of rejection: `invalid-key`, `key-mismatch`,
+ * Decodes the value of `…/ip/v1/default/<name>`. Reasons of rejection: `invalid-key`, `key-mismatch`,
  * `too-large`, `too-many`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `invalid-mask`. Drops a
  * named port if its protocol is unknown: `unknown-protocol`.
  *
@@ -182,9 +182,9 @@ export function viewOfIPIdentityPair(pair: IPIdentityPair): Uint8Array {
 }
 
 /**
- * Returns true if the pair that was encoded last has no named ports and a value in the form that Go writes, which each
- * decoder accepts if it is not too large. If false, a decoder must check the value. Reads no bytes, because the
- * processor waits for bytes that were just written.
+ * Returns true if the pair that was encoded last has no named ports, and its value has the form that Go writes. Each
+ * decoder accepts such a value if it is not too large. If false, a decoder must check the value. Reads no bytes,
+ * because the processor waits for bytes that were just written.
  */
 export function isPlainPair({ key, identity, hostIP = '', encryptKey, k8s }: IPIdentityPair): boolean {
   return (

@@ -152,7 +152,7 @@ function isCanonical(name: string): boolean {
 }
 
 /**
- * Reads the fields of the value of `…/ip/v1/<address space>/<name>`. Returns true if the value has the form that Go
+ * Reads the fields of the value of `…/ip/v1/default/<name>`. Returns true if the value has the form that Go
  * writes and nothing in it is rejected or dropped. Creates objects only for new hosts, namespaces and ports.
  */
 function scanFields(
@@ -206,7 +206,7 @@ export function scanIdentity(name: string, value: Uint8Array, limits: ValueLimit
 }
 
 /**
- * Returns the value of `…/ip/v1/<address space>/<name>` if it has the form that Go writes and nothing in it is rejected
+ * Returns the value of `…/ip/v1/default/<name>` if it has the form that Go writes and nothing in it is rejected
  * or dropped; `undefined` otherwise. The result equals that of the general decoder. Results share their hosts,
  * namespaces and ports.
  *

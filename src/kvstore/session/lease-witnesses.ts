@@ -38,7 +38,10 @@ export class LeaseWitnesses {
     this.#options = options;
   }
 
-  /** Starts to witness a granted lease, until {@link stop} is called with it or the signal fires. */
+  /**
+   * Starts to witness a granted lease, until {@link stop} is called with it. `signal` ends the puts and the watch. It
+   * must be the same for all leases.
+   */
   start(lease: LeaseID, signal: AbortSignal): void {
     const key = witnessOf(lease);
     this.#leases.set(key, lease);

@@ -141,13 +141,13 @@ function hasFamily(derived: KubernetesObject, family: string): boolean {
 }
 
 /**
- * The slices of exported Services, as slices of their derived Services. A derived Service has no selector, so slices
- * without pods are copied, too. A pure function of the slices, Services and ServiceExports of this cluster. Stores the
+ * The slices of exported Services, as slices of their derived Services, which have no selector. Slices that a user has
+ * created are copied, too. A pure function of the slices, Services and ServiceExports of this cluster. Stores the
  * content of all slices as text, because their Services may be exported later.
  */
 export class ExportedSlices implements SliceSource {
   readonly name = 'mcs-slices';
-  /** Copies have the same names as those of Cilium's operator. */
+  /** Copies of Cilium's operator have the same names, and are adopted. */
   readonly mayChangeAll = true;
   readonly #options: ExportedSlicesOptions;
   readonly #rejections: RejectionLog;

@@ -39,10 +39,10 @@ import { NO_STRINGS } from '../../nodemanager/node-spec.ts';
 import { formatServiceID } from '../../servicecache/service-id.ts';
 import type { DutyStatus } from '../duty.ts';
 import { ClusterConfigKeeper } from './cluster-config.ts';
-import { derivedSlices } from './derived-slices.ts';
 import { HeartbeatDuty } from './heartbeat.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.ts';
+import { slicesOfService } from './service-slices.ts';
 
 /** Options of {@link ClusterPublisher}. */
 export interface ClusterPublisherOptions extends RuntimeOptions, KeyOwner {
@@ -221,7 +221,7 @@ export class ClusterPublisher {
   #setSlices(service: ClusterService): void {
     const { namespace } = service;
     const id = formatServiceID(service);
-    const slices = derivedSlices(service);
+    const slices = slicesOfService(service);
     for (const [name, slice] of slices)
       this.#upsert('endpointslices', `${namespace}/${name}`, encodeClusterEndpointSlice(slice));
     for (const name of this.#slices.get(id) ?? [])

@@ -16,6 +16,7 @@ import { decompressed } from './decompressed.ts';
 import { readTar, TAR_BLOCK_BYTES } from './tar-reader.ts';
 import { ZipArchive } from './zip-reader.ts';
 
+/** Maximum depth of nested folders. */
 const MAX_DEPTH = 8;
 /** Maximum depth of nested archives. */
 const MAX_ARCHIVE_DEPTH = 2;
@@ -166,7 +167,7 @@ export async function* allEntries(
       for await (const inner of allEntries(nested, { ...options, budget }, depth + 1))
         yield { ...inner, name: `${name}/${inner.name}` };
     } catch (error) {
-      if (!(error instanceof ArchiveError) || error.code === 'entry-too-large') throw error;
+      if (!(error instanceof ArchiveError)) throw error;
       options.onBroken(error);
     }
   }

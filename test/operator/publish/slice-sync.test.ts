@@ -9,9 +9,9 @@ import { decodeClusterEndpointSlice } from '../../../src/kvstore/codec/cluster-e
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { derivedSlices } from '../../../src/operator/publish/derived-slices.ts';
 import type { FollowedInputs } from '../../../src/operator/publish/producer.ts';
 import type { ServiceObjectsReader } from '../../../src/operator/publish/service-objects.ts';
+import { slicesOfService } from '../../../src/operator/publish/service-slices.ts';
 import { sliceSync } from '../../../src/operator/publish/slice-sync.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
@@ -348,7 +348,7 @@ it('slices that are derived from a service have its backends, at most 100 in eac
     zones: new Map([['fd00::1', { zone: 'z', forZones: ['y'] }]]),
     hostnames: new Map([['fd00::1', 'web-0']]),
   };
-  const slices = derivedSlices(service);
+  const slices = slicesOfService(service);
   expect([...slices].map(([key, { endpoints, ports }]) => [key, endpoints.length, ports[0]?.port])).toEqual([
     ...[
       ['web-ipv4-0', 100, 80],
@@ -368,6 +368,6 @@ it('slices that are derived from a service have its backends, at most 100 in eac
     ]),
     endpoints: [{ addresses: ['fd00::1'], hostname: 'web-0', zone: 'z', forZones: ['y'] }],
   });
-  expect([...derivedSlices({ ...service, backends: new Map() }).keys()]).toEqual(['web-ipv4-0']);
-  expect(derivedSlices({ ...service, shared: false }).size).toBe(0);
+  expect([...slicesOfService({ ...service, backends: new Map() }).keys()]).toEqual(['web-ipv4-0']);
+  expect(slicesOfService({ ...service, shared: false }).size).toBe(0);
 });

@@ -75,8 +75,8 @@ export class Attributes {
   }
 
   be16(type: number): number | undefined {
-    const [high = 0, low = 0] = this.#number(type, 2) ?? NO_BYTES;
-    return this.#byType[type] && (high << 8) | low;
+    const bytes = this.#number(type, 2);
+    return bytes && viewOf(bytes).getUint16(0);
   }
 
   be32(type: number): number | undefined {
@@ -114,8 +114,6 @@ export class Attributes {
     return bytes;
   }
 }
-
-const NO_BYTES = new Uint8Array();
 
 /**
  * Returns a 16-bit number in processor order. Uses no `DataView`, because a large dump would create a million of them.

@@ -6,13 +6,20 @@ import { readAddressAt } from '../netlink/address-bytes.ts';
 
 export const FAMILIES: readonly Family[] = [4, 6];
 
-/** The maps of one family, by their names in the programs. */
+/**
+ * The maps of one family, by their names in the programs:
+ * - `services`: frontends, and slots that refer to their backends
+ * - `backends`: addresses of backends, by number
+ * - `members`: the backends of frontends with session affinity
+ * - `clients`: the backend of each client of such a frontend
+ * - `peers`, `datagrams`: the frontend that a TCP or UDP socket uses, by socket and backend
+ */
 export const SERVICE_MAPS = ['services', 'backends', 'members', 'clients', 'peers', 'datagrams'] as const;
 
 export type ServiceMapName = (typeof SERVICE_MAPS)[number];
 
 export interface ServiceCapacity {
-  /** Frontends, and slots of their backends. */
+  /** Maximum number of frontends and slots together. */
   readonly slots: number;
   readonly backends: number;
   /** Clients that stay with their backend. The oldest are dropped. */
@@ -41,14 +48,14 @@ export function serviceMapShapes(
 ): Readonly<Record<ServiceMapName, MapShape>> {
   const address = addressBits(family) / 8;
   const { slots, backends, clients } = capacity;
-  const socket = { type: 'lruHash', keySize: family === 4 ? 24 : 32, maxEntries: clients } as const;
+  const perClient = { type: 'lruHash', keySize: family === 4 ? 24 : 32, maxEntries: clients } as const;
   return {
     services: { type: 'hash', keySize: address + 8, valueSize: 12, maxEntries: slots },
     backends: { type: 'hash', keySize: 4, valueSize: address + 8, maxEntries: backends },
     members: { type: 'hash', keySize: address + 8, valueSize: 4, maxEntries: slots },
-    clients: { ...socket, valueSize: 16 },
-    peers: { ...socket, valueSize: address + 4 },
-    datagrams: { ...socket, valueSize: address + 4 },
+    clients: { ...perClient, valueSize: 16 },
+    peers: { ...perClient, valueSize: address + 4 },
+    datagrams: { ...perClient, valueSize: address + 4 },
   };
 }
 
@@ -69,7 +76,10 @@ export function parseEndpoint(text: string): Endpoint {
   return { ip, port: Number(port), protocol: protocolNumber(protocol) ?? Number(protocol) };
 }
 
-/** Returns the text of an address and port at `at`, which begin service keys and backend values, with a protocol. */
+/**
+ * Returns the text of a protocol and the address and port at `at`. Keys of services and values of backends begin with
+ * an address and a port.
+ */
 export function endpointText(view: DataView, at: number, family: Family, protocol: number): string {
   const port = view.getUint16(at + addressBits(family) / 8);
   return formatFrontend({ ip: readAddressAt(view, at, family), port, protocol });
@@ -89,7 +99,7 @@ export function without(list: readonly string[], others: readonly string[]): rea
 
 /**
  * Returns the slots that change from `previous`, with their new backends; see {@link assignSlots}. `backends` are
- * sorted. `former` are the backends in `previous`, sorted, if they are known: then only differing texts are hashed.
+ * sorted. `former` are the backends in `previous`, sorted. With them, the cost of hashing is that of the differences.
  */
 export function changedSlots(
   previous: readonly (string | undefined)[],
