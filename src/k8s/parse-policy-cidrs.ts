@@ -50,7 +50,7 @@ class CIDRCollector {
     this.#cidrs.push(...except);
   }
 
-  /** Returns false if `except` is absent or empty, but not if it is read as empty because it is no list or too long. */
+  /** Returns false if `except` is absent or empty. `Fields.list` returns an empty list also for an invalid one. */
   #hasExceptions(fields: ObjectFields): boolean {
     const except = fields.value('except');
     return except !== undefined && !(Array.isArray(except) && except.length === 0);

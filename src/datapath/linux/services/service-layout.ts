@@ -99,7 +99,7 @@ export function without(list: readonly string[], others: readonly string[]): rea
 
 /**
  * Returns the slots that change from `previous`, with their new backends; see {@link assignSlots}. `backends` are
- * sorted. `former` are the backends in `previous`, sorted. With them, the cost of hashing is that of the differences.
+ * sorted. `former` are the backends in `previous`, sorted. If they are given, only backends that differ are hashed.
  */
 export function changedSlots(
   previous: readonly (string | undefined)[],
