@@ -163,12 +163,11 @@ export class KvstoreWriter {
     const { clientWrites } = this.#options;
     const ended = released.filter(({ write }) => isApplied(write));
     for (const { holder, binding } of ended) holder.bindings.unbind(binding, revision);
-    for (const write of writes) {
-      if (!isPut(write) || !isApplied(write)) continue;
-      if (keeper === undefined) clientWrites.forget(write.key);
-      else clientWrites.put(write.key, write.value, revision);
-    }
-    // One delete is enough, because a transaction is applied completely or not at all.
+    const isAppliedPut = (write: KeyWrite): write is Put => isPut(write) && isApplied(write);
+    if (keeper === undefined) for (const { key } of writes.filter(isAppliedPut)) clientWrites.forget(key);
+    // One put and one delete are enough, because a transaction is applied completely or not at all.
+    const put = keeper && writes.find(isAppliedPut);
+    if (put !== undefined) clientWrites.put(put.key, put.value, revision);
     const deletion = ended.find(({ write }) => write.value === undefined && !this.#isBound(write.key));
     if (deletion !== undefined) clientWrites.recordDelete(deletion.write.key, revision);
   }
@@ -321,7 +320,7 @@ function transactionOf(
 
 /** Returns the key that the error names if a right for the transaction is missing. */
 function keyOf({ compare, writes, otherwise = [] }: TxnRequest): string {
-  const [write] = [...writes, ...otherwise];
+  const write = writes[0] ?? otherwise[0];
   if (write === undefined) return compare[0]?.key ?? '';
   return write.op === 'put' ? write.key : write.range.start;
 }

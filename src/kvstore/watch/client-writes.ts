@@ -30,8 +30,8 @@ export class ClientWrites {
   #lastDelete: { readonly key: string; readonly revision: number } | undefined;
 
   /**
-   * Records a put, unless a put at the same or a later revision is recorded. Of the puts of a transaction, the first is
-   * therefore recorded: the store has all of them or none. Answers to concurrent transactions arrive in any order.
+   * Records a put, unless a put at the same or a later revision is recorded: answers to concurrent transactions arrive
+   * in any order.
    */
   put(key: string, value: Uint8Array, revision: number): void {
     if (revision <= this.#puts.newest) return;
