@@ -11,6 +11,7 @@ const ESCAPE = 0xdc00;
 /** The codes of the bytes 0x80 to 0xff. */
 const FIRST_ESCAPED = ESCAPE + 0x80;
 const LAST_ESCAPED = ESCAPE + 0xff;
+const ASCII_END = 0x80;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /** Returns the length that a UTF-8 sequence with this first byte has. Does not check the sequence. */
@@ -42,6 +43,27 @@ export function keyOfBytes(bytes: Uint8Array): string {
 export function keyIn(bytes: Uint8Array, from: number, to: number): string {
   const text = utf8Slice.call(bytes, from, to);
   return text.includes('\ufffd') ? keyOfBytes(bytes.subarray(from, to)) : text;
+}
+
+/**
+ * Returns a function that returns the key of `prefix` and the name `bytes[from, to)`. The function is faster than a
+ * concatenation, which V8 copies when the characters of the key are read.
+ */
+export function keyJoiner(prefix: string): (bytes: Uint8Array, from: number, to: number) => string {
+  const start = bytesOfKey(prefix);
+  const isAsciiPrefix = start.every((byte) => byte < ASCII_END);
+  let key = Buffer.from(start);
+  return (bytes, from, to) => {
+    const end = start.length + to - from;
+    if (end > key.length) key = Buffer.concat([start], 2 * end);
+    let all = 0;
+    for (let i = from, at = start.length; i < to; i++, at++) {
+      const byte = bytes[i] ?? 0;
+      all |= byte;
+      key[at] = byte;
+    }
+    return isAsciiPrefix && all < ASCII_END ? charactersIn(key, 0, end) : prefix + keyIn(bytes, from, to);
+  };
 }
 
 /** The inverse of {@link keyOfBytes}. */

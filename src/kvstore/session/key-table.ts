@@ -72,7 +72,12 @@ export class KeyTable {
 
   /** Returns the name of a row; `undefined` if the row is free. */
   nameAt(row: number): string | undefined {
-    return this.#names.read(row, keyIn);
+    return this.readName(row, keyIn);
+  }
+
+  /** Calls `read` with the bytes of the name of a row, `bytes[from, to)`; returns `undefined` if the row is free. */
+  readName<R>(row: number, read: (bytes: Uint8Array, from: number, to: number) => R): R | undefined {
+    return this.#names.read(row, read);
   }
 
   /** Returns the number of bytes of the name of a row. */

@@ -5,7 +5,6 @@ import { FAILED, type InheritedLease, type Job, type SyncKeys, UNKNOWN, WAITING 
 
 export interface LeaseAdoptionOptions {
   readonly backend: KvstoreBackend;
-  readonly prefix: string;
   readonly gate?: TurnGate | undefined;
   readonly keys: SyncKeys;
   /** True if the keys are bound to leases that can be adopted. */
@@ -54,22 +53,34 @@ export class LeaseAdoption {
 
   /** Adopts a lease with all keys that wait for it, in steps. */
   async adopt(lease: InheritedLease, signal: AbortSignal): Promise<void> {
-    const { prefix, keys, onEnd, gate = OPEN_GATE } = this.#options;
+    const { keys, gate = OPEN_GATE } = this.#options;
     while (lease.done < lease.waiting.length) {
       const rows = lease.waiting.slice(lease.done, lease.done + gate.slice);
       if (!(await gate.pass(rows.length, signal))) throw abortedError();
-      const isDue = rows.map((row) => this.#leaseFor(row) === lease);
-      const due = rows.filter((_row, index) => isDue[index]);
-      const dueKeys = due.map((row) => `${prefix}${keys.nameAt(row)}`);
+      const due = rows.filter((row) => this.#leaseFor(row) === lease);
+      const dueKeys = due.map((row) => keys.keyAt(row));
       if (dueKeys.length > 0 && !(await this.#adoptKeys(lease, dueKeys, signal))) lease.isRefused = true;
       lease.done += rows.length;
-      for (const [index, row] of rows.entries()) {
-        keys.update(row, WAITING, 0);
-        onEnd(row, isDue[index] === true && this.#leaseFor(row) === lease);
-      }
+      this.#endWaits(lease, rows, due);
     }
     lease.waiting = [];
     lease.done = 0;
+  }
+
+  /**
+   * Ends the wait of keys after an attempt to adopt their lease.
+   *
+   * @param due those of `rows`, in their order, which the attempt included
+   */
+  #endWaits(lease: InheritedLease, rows: readonly number[], due: readonly number[]): void {
+    const { keys, onEnd } = this.#options;
+    let next = 0;
+    for (const row of rows) {
+      const wasDue = row === due[next];
+      if (wasDue) next++;
+      keys.update(row, WAITING, 0);
+      onEnd(row, wasDue && this.#leaseFor(row) === lease);
+    }
   }
 
   /** Returns false if the lease cannot be adopted. */

@@ -1,6 +1,7 @@
 import { Int32Rows, setWideAt, wideAt } from '../../columns/int32-rows.ts';
 import { ObjectColumn } from '../../columns/object-column.ts';
 import { SharedPages } from '../../columns/shared-pages.ts';
+import { keyJoiner } from '../codec/bytes.ts';
 import type { WatchEvent } from '../session/backend.ts';
 import type { KeyTable } from '../session/key-table.ts';
 import { charactersOfValue, valueLength } from '../session/table-event.ts';
@@ -86,6 +87,7 @@ export class JobColumn<T extends object> {
  */
 export class SyncKeys {
   readonly table: KeyTable;
+  readonly #joinKey: (name: Uint8Array, from: number, to: number) => string;
   readonly #rows = new Int32Rows(COLUMNS, new SharedPages(), FIRST_ROWS);
   /** The characters of the wanted values. */
   readonly #values = new ObjectColumn<string>();
@@ -98,8 +100,9 @@ export class SyncKeys {
   #awaitedEchoes = 0;
   #echoes = 0;
 
-  constructor(table: KeyTable) {
+  constructor(table: KeyTable, prefix: string) {
     this.table = table;
+    this.#joinKey = keyJoiner(prefix);
   }
 
   get size(): number {
@@ -113,6 +116,11 @@ export class SyncKeys {
 
   nameAt(row: number): string {
     return this.table.nameAt(row) ?? '';
+  }
+
+  /** Returns the whole key of a row: the prefix and the name. */
+  keyAt(row: number): string {
+    return this.table.readName(row, this.#joinKey) ?? '';
   }
 
   /** Returns true if the row has a state; false if it is -1. */

@@ -199,7 +199,7 @@ export class SyncStore {
   constructor(options: SyncStoreOptions) {
     checkArgument('new SyncStore: options', options, optionsWith(SYNC_OPTIONS));
     this.#options = withRuntime(options);
-    this.#keys = new SyncKeys(options.keys ?? new KeyTable());
+    this.#keys = new SyncKeys(options.keys ?? new KeyTable(), options.prefix);
     const {
       clock,
       random,
@@ -212,7 +212,6 @@ export class SyncStore {
     this.#adoption = new LeaseAdoption(
       {
         backend,
-        prefix,
         gate,
         keys: this.#keys,
         isLeased: leased === true,
@@ -513,12 +512,11 @@ export class SyncStore {
 
   /** Begins a write. Events that the watch delivers from now on are compared with it. */
   #beginWrite(row: number): Attempt {
-    const { prefix } = this.#options;
     const keys = this.#keys;
     const value = this.#wantedAt(row);
     const attempt: Attempt = {
       row,
-      key: `${prefix}${keys.nameAt(row)}`,
+      key: keys.keyAt(row),
       value,
       mayBeEqual: this.#mayBeEqual(row),
       wasDelivered: this.#isWatching && !keys.is(row, FAILED),

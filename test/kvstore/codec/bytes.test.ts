@@ -4,6 +4,7 @@ import {
   bytesOfKey,
   bytesOfText,
   equalBytes,
+  keyJoiner,
   keyOfBytes,
   textOfBytes,
 } from '../../../src/kvstore/codec/bytes.ts';
@@ -39,6 +40,22 @@ describe('a key', () => {
         expect([...bytesOfKey(key)]).toEqual([...bytes]);
       }),
     );
+  });
+
+  it('is joined from a prefix and the bytes of any name', () => {
+    const names = fc.array(fc.constantFrom(...PIECES), { maxLength: 40 });
+    for (const prefix of ['', 'a/b/', 'ä/', '\udc80/']) {
+      const join = keyJoiner(prefix);
+      fc.assert(
+        fc.property(names, fc.nat(3), (pieces, at) => {
+          const bytes = Uint8Array.from(pieces.flatMap(([of]) => of));
+          const padded = Uint8Array.from([...new Uint8Array(at), ...bytes, 0x61]);
+          expect(join(padded, at, at + bytes.length)).toBe(prefix + keyOfBytes(bytes));
+        }),
+      );
+      const ascii = Buffer.from('10.1.2.3');
+      expect(join(ascii, 0, ascii.length)).toBe(`${prefix}10.1.2.3`);
+    }
   });
 
   it('contains the first and the last byte that is not ASCII', () => {
