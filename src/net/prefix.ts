@@ -300,5 +300,15 @@ export function prefixOfKey(key: string): string {
 
 /** Returns the canonical text of a key in its form, with its address space, or `undefined` if `text` is not a key. */
 export function canonicalKey(text: string): string | undefined {
-  return parseKey(text, scratch) ? formatKeyOf(text, scratch) : undefined;
+  if (text !== lastKey.text) {
+    lastKey.canonical = parseKey(text, scratch) ? formatKeyOf(text, scratch) : undefined;
+    lastKey.text = text;
+  }
+  return lastKey.canonical;
 }
+
+/** The last result of {@link canonicalKey}, because a published key is checked twice in succession. */
+const lastKey: { text: string | undefined; canonical: string | undefined } = {
+  text: undefined,
+  canonical: undefined,
+};

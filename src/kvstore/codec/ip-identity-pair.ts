@@ -9,6 +9,7 @@ import {
   parsePrefix,
   prefixRegister,
 } from '../../net/prefix.ts';
+import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonObject, jsonString } from './go-json.ts';
 import { scanIPIdentityPair } from './ip-pair-scanner.ts';
 import { JsonBytes } from './json-bytes.ts';
@@ -147,17 +148,30 @@ function namedPortsText(ports: PortConfiguration | undefined): string | undefine
 /** The current JSON. Encoding is not re-entrant. */
 const out = new JsonBytes();
 
+/* The constant parts of the JSON. */
+const START = bytesOfText('{"IP":');
+const MASK = bytesOfText(',"Mask":');
+const NULL = bytesOfText('null');
+const HOST_IP = bytesOfText(',"HostIP":');
+const ID = bytesOfText(',"ID":');
+const KEY = bytesOfText(',"Key":');
+const METADATA = bytesOfText(',"Metadata":""');
+const NAMESPACE = bytesOfText(',"K8sNamespace":');
+const POD_NAME = bytesOfText(',"K8sPodName":');
+const SERVICE_ACCOUNT = bytesOfText(',"K8sServiceAccount":');
+const END = bytesOfText('}');
+
 /** Writes a field, unless it is empty. */
-function writeText(field: string, text: string | undefined): void {
+function writeText(field: Uint8Array, text: string | undefined): void {
   if (text === undefined || text === '') return;
-  out.json(field);
+  out.ascii(field);
   out.string(text);
 }
 
 function writePod({ namespace, podName, serviceAccount, namedPorts }: PodMetadata): void {
-  writeText(',"K8sNamespace":', namespace);
-  writeText(',"K8sPodName":', podName);
-  writeText(',"K8sServiceAccount":', serviceAccount);
+  writeText(NAMESPACE, namespace);
+  writeText(POD_NAME, podName);
+  writeText(SERVICE_ACCOUNT, serviceAccount);
   const ports = namedPortsText(namedPorts);
   if (ports !== undefined) out.json(`,"NamedPorts":${ports}`);
 }
@@ -208,18 +222,18 @@ function write(pair: IPIdentityPair): void {
   const slash = name.indexOf('/');
   const ip = slash < 0 ? name : name.slice(0, slash);
   out.begin();
-  out.json('{"IP":');
+  out.ascii(START);
   out.string(ip);
-  out.json(',"Mask":');
-  if (slash < 0) out.json('null');
+  out.ascii(MASK);
+  if (slash < 0) out.ascii(NULL);
   else out.string(maskText(ip.includes(':') ? 6 : 4, Number(name.slice(slash + 1))));
-  out.json(',"HostIP":');
+  out.ascii(HOST_IP);
   out.string(hostIP);
-  out.json(',"ID":');
+  out.ascii(ID);
   out.number(identity);
-  out.json(',"Key":');
+  out.ascii(KEY);
   out.number(encryptKey);
-  out.json(',"Metadata":""');
+  out.ascii(METADATA);
   if (k8s !== undefined) writePod(k8s);
-  out.json('}');
+  out.ascii(END);
 }

@@ -65,6 +65,16 @@ export class JsonBytes {
     return bytes;
   }
 
+  /** Appends JSON that is given as ASCII bytes, which takes half of the time of a text. */
+  ascii(json: Uint8Array): void {
+    const { length } = json;
+    this.#reserve(length);
+    const buffer = this.#buffer;
+    const at = this.#end;
+    for (let i = 0; i < length; i++) buffer[at + i] = json[i] ?? 0;
+    this.#end = at + length;
+  }
+
   json(text: string): void {
     this.#reserve(text.length);
     const buffer = this.#buffer;

@@ -5,6 +5,7 @@ import { JsonBytes } from '../../../src/kvstore/codec/json-bytes.ts';
 
 const part = fc.oneof(
   fc.record({ kind: fc.constant('json' as const), text: fc.string({ unit: 'grapheme' }) }),
+  fc.record({ kind: fc.constant('ascii' as const), text: fc.string({ maxLength: 3000 }) }),
   fc.record({ kind: fc.constant('string' as const), text: fc.string({ unit: 'binary', maxLength: 3000 }) }),
   fc.record({ kind: fc.constant('string' as const), text: fc.string({ unit: 'grapheme-ascii' }) }),
   fc.record({
@@ -27,7 +28,8 @@ it('writes the bytes of the concatenated text', () => {
           bytes.string(each.text);
           expected += jsonString(each.text);
         } else {
-          bytes.json(each.text);
+          if (each.kind === 'ascii') bytes.ascii(Buffer.from(each.text));
+          else bytes.json(each.text);
           expected += each.text;
         }
       }
