@@ -200,7 +200,7 @@ export function contextOption(): Option {
 }
 
 export function k8sLoadOption(effect = ''): Option {
-  const text = `Kubernetes objects (YAML), a file or a folder, served by an API server in this process${effect}; may be repeated`;
+  const text = `Kubernetes objects (YAML or JSON), a file or a folder, served by an API server in this process${effect}; may be repeated`;
   return new RepeatableOption('--k8s-load <path>', text).argParser(appendPath);
 }
 

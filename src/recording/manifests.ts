@@ -1,12 +1,13 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { type Document, isMap, isNode, isSeq } from 'yaml';
 import { readRegularFile } from '../base/files/regular-file.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
 import { unreadable } from '../process/input-error.ts';
 import { parseIfJson } from './json-slices.ts';
-import { plainValue, yamlDocuments } from './yaml-documents.ts';
+import { countLines, plainValue, yamlDocuments } from './yaml-documents.ts';
 
 /** A Kubernetes object of a manifest. Its fields are unchecked. */
 export interface Manifest {
@@ -31,9 +32,8 @@ function malformed(field: string, value: unknown, reason: string, at: string): R
   return rejection('malformed-manifest', field, value, reason, at);
 }
 
-/** Returns the first line of a document, for a rejection. */
-function firstLine(document: Document, text: string): string {
-  const start = document.contents?.range?.[0] ?? 0;
+/** Returns the line of a text at an offset, cut off after 200 characters, for a rejection. */
+function lineFrom(text: string, start = 0): string {
   return text.slice(start, start + 200).split('\n', 1)[0] ?? '';
 }
 
@@ -45,7 +45,10 @@ function listItems(list: Readonly<Record<string, unknown>>, items: readonly unkn
   return items.map((item) => (isObject(item) ? { apiVersion, kind, ...item } : item));
 }
 
-/** Yields the objects of the manifests in `text`, and the items of lists; see {@link readManifests}. */
+/**
+ * Yields the objects of the manifests in `text`, and the items of lists; see {@link readManifests}. Parses one document
+ * in each turn of the event loop.
+ */
 export async function* parseManifests(
   text: string,
   file: string,
@@ -53,17 +56,63 @@ export async function* parseManifests(
 ): AsyncGenerator<Manifest, void, void> {
   // A YAML text may begin like JSON, too.
   const json = /^\s{0,64}[{[]/.test(text) ? await parseIfJson(text) : undefined;
-  if (json === undefined) yield* parseYamlManifests(text, file, onReject);
-  else yield* objectsOf(json, `${file}:1`, (index) => `${file} items[${index}]`, onReject);
+  if (json !== undefined) yield* objectsOf(json, `${file}:1`, (index) => `${file} items[${index}]`, onReject);
+  else if (await isJsonSequence(text)) yield* parseJsonSequence(text, file, onReject);
+  else yield* parseYamlManifests(text, file, onReject);
 }
 
-function* parseYamlManifests(text: string, file: string, onReject: Reject): Generator<Manifest, void, void> {
+/** Yields the objects of a text with one JSON object after the other. Each object begins at the start of a line. */
+function* jsonPieces(text: string): Generator<{ readonly piece: string; readonly line: number }, void, void> {
+  let line = 1;
+  for (let from = 0; from < text.length; ) {
+    const next = text.indexOf('\n{', from) + 1;
+    const piece = text.slice(from, next === 0 ? undefined : next);
+    yield { piece, line };
+    line += countLines(piece);
+    from += piece.length;
+  }
+}
+
+/**
+ * Resolves to true if the text is a sequence of JSON objects, as JSON Lines and the output of `jq` are: the first or
+ * the second object is JSON. The YAML parser would need minutes and gigabytes to reject such a text.
+ */
+async function isJsonSequence(text: string): Promise<boolean> {
+  if (!/^\s{0,64}\{/.test(text)) return false;
+  const pieces = jsonPieces(text);
+  const [first, second] = [pieces.next().value, pieces.next().value];
+  if (first === undefined || second === undefined) return false;
+  return (await parseIfJson(first.piece)) !== undefined || (await parseIfJson(second.piece)) !== undefined;
+}
+
+async function* parseJsonSequence(
+  text: string,
+  file: string,
+  onReject: Reject,
+): AsyncGenerator<Manifest, void, void> {
+  for (const { piece, line } of jsonPieces(text)) {
+    const at = `${file}:${line}`;
+    const json = await parseIfJson(piece);
+    if (json !== undefined) yield* objectsOf(json, at, (index) => `${at} items[${index}]`, onReject);
+    else
+      onReject(malformed('document', lineFrom(piece), 'must be JSON, as other objects of the file are', at));
+    await eventLoopTurn();
+  }
+}
+
+async function* parseYamlManifests(
+  text: string,
+  file: string,
+  onReject: Reject,
+): AsyncGenerator<Manifest, void, void> {
   for (const { document, text: source, lineAt } of yamlDocuments(text)) {
     const place = (offset: number | undefined): string => `${file}:${lineAt(offset ?? 0)}`;
     const at = place(document.errors[0]?.pos[0] ?? document.contents?.range?.[0]);
     const plain = plainValue(document);
-    if (typeof plain === 'string') onReject(malformed('document', firstLine(document, source), plain, at));
+    if (typeof plain === 'string')
+      onReject(malformed('document', lineFrom(source, document.contents?.range?.[0]), plain, at));
     else yield* objectsOf(plain.value, at, (index) => place(itemOffset(document, index)), onReject);
+    await eventLoopTurn();
   }
 }
 
@@ -105,9 +154,9 @@ function* objectsOf(
 }
 
 /**
- * Yields the Kubernetes objects of a YAML or JSON file, or of all such files of a folder, sorted by name, without
- * subfolders. An invalid document is passed to `onReject` with `file:line`, and the others are still read. Throws
- * {@link InputError} if a file or folder cannot be read.
+ * Yields the Kubernetes objects of a file of YAML, JSON or JSON Lines, or of all such files of a folder, sorted by
+ * name, without subfolders. An invalid document is passed to `onReject` with `file:line`, and the others are still
+ * read. Throws {@link InputError} if a file or folder cannot be read.
  *
  * @param option the option that names the path, for the error
  */

@@ -26,7 +26,8 @@ function nextMarker(text: string, from: number): number {
   return -1;
 }
 
-function countLines(text: string): number {
+/** Returns the number of line feeds in a text. */
+export function countLines(text: string): number {
   let lines = 0;
   for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) lines++;
   return lines;
