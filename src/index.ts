@@ -36,7 +36,7 @@ export type {
 } from './clustermesh/engines.ts';
 export type { ConnectKvstore, FollowingOptions } from './clustermesh/followed-cluster.ts';
 export type { GlobalServices } from './clustermesh/global-services.ts';
-export type { IdentityResolverOptions } from './clustermesh/identity-resolver.ts';
+export type { IdentityResolverOptions, RestoredIdentities } from './clustermesh/identity-resolver.ts';
 export { IdentityResolver } from './clustermesh/identity-resolver.ts';
 export type { LocalClusterOptions, LocalClusterStatus } from './clustermesh/local-cluster.ts';
 export { LocalCluster } from './clustermesh/local-cluster.ts';
@@ -142,7 +142,7 @@ export type {
 } from './kvstore/stores/watch-store.ts';
 export { WatchStore } from './kvstore/stores/watch-store.ts';
 export { ClusterNameError } from './model/cluster-name.ts';
-export type { IdentityCache, IdentityListener } from './model/identity-cache.ts';
+export type { ClusterIdentity, IdentityCache, IdentityListener } from './model/identity-cache.ts';
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
 export type {
@@ -165,7 +165,7 @@ export { ClusterPublisher } from './operator/publish/cluster-publisher.ts';
 export type { KeyOwner } from './operator/publish/mesh-keys.ts';
 export type { PublishedPrefixStatus } from './operator/publish/published-prefix.ts';
 export { ConfigFolder } from './process/config-folder.ts';
-export type { CheckpointEngines, CheckpointHeader, CheckpointIdentity } from './restore/checkpoint.ts';
+export type { CheckpointEngines, CheckpointHeader } from './restore/checkpoint.ts';
 export { checkpointSections } from './restore/checkpoint.ts';
 export type { CheckpointFault, Section, SectionKind } from './restore/checkpoint-file.ts';
 export { SECTION } from './restore/checkpoint-file.ts';

@@ -20,7 +20,6 @@ import { COPIED_RESOURCES, type CopiedResource, MESH_RESOURCES } from '../kvstor
 import type { WatchStatus } from '../kvstore/session/backend.ts';
 import type { WatchStoreStatus } from '../kvstore/stores/watch-store.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
-import type { Labels } from '../model/labels.ts';
 
 /** The status of a local or a remote cluster. */
 type FollowedStatus = LocalClusterStatus & Partial<Pick<RemoteClusterStatus, 'servicesExpired'>>;
@@ -30,18 +29,13 @@ export class FollowedClusters {
   readonly local: LocalCluster;
   readonly localID: number;
   readonly mesh: ClusterMesh;
-  readonly #resolver: Pick<IdentityResolver, 'resolve'>;
+  readonly identities: IdentityResolver;
 
-  constructor(
-    local: LocalCluster,
-    localID: number,
-    mesh: ClusterMesh,
-    resolver: Pick<IdentityResolver, 'resolve'>,
-  ) {
+  constructor(local: LocalCluster, localID: number, mesh: ClusterMesh, identities: IdentityResolver) {
     this.local = local;
     this.localID = localID;
     this.mesh = mesh;
-    this.#resolver = resolver;
+    this.identities = identities;
   }
 
   /** Names of the clusters, the local one first. */
@@ -66,10 +60,6 @@ export class FollowedClusters {
 
   identitiesOf(name: string): IdentityCache | undefined {
     return this.isLocal(name) ? this.local.identities : this.mesh.identitiesOf(name);
-  }
-
-  labelsOf(identity: number): Labels | undefined {
-    return this.#resolver.resolve(identity);
   }
 
   /** Returns the cluster whose kvstore contains an identity. */

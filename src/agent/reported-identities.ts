@@ -6,9 +6,7 @@ import type { KubernetesFollower } from './kubernetes-follower.ts';
 /** The sources of {@link ReportedIdentities}. Each is undefined before it is followed. */
 export interface IdentitySources {
   readonly clusterName: string;
-  readonly followed: () =>
-    | Pick<FollowedClusters, 'names' | 'identitiesOf' | 'labelsOf' | 'clusterOf'>
-    | undefined;
+  readonly followed: () => Pick<FollowedClusters, 'identities' | 'identitiesOf' | 'clusterOf'> | undefined;
   readonly kubernetes: () =>
     | Pick<KubernetesFollower, 'labelsOf' | 'identities' | 'identityChanges'>
     | undefined;
@@ -25,7 +23,7 @@ export class ReportedIdentities {
   /** Returns the labels of an identity from the kvstore of its cluster or from a CiliumIdentity. */
   labelsOf(identity: number): Labels | undefined {
     const { followed, kubernetes } = this.#sources;
-    return followed()?.labelsOf(identity) ?? kubernetes()?.labelsOf(identity);
+    return followed()?.identities.resolve(identity) ?? kubernetes()?.labelsOf(identity);
   }
 
   clusterOf(identity: number): string | undefined {
@@ -38,9 +36,7 @@ export class ReportedIdentities {
     const { clusterName, followed, kubernetes } = this.#sources;
     const clusters = followed();
     if (clusters === undefined) return;
-    for (const cluster of clusters.names)
-      for (const [identity, labels] of clusters.identitiesOf(cluster)?.entries() ?? [])
-        yield { identity, labels, cluster };
+    yield* clusters.identities.entries();
     const local = clusters.identitiesOf(clusterName);
     for (const [identity, labels] of kubernetes()?.identities() ?? [])
       if (local?.lookupByID(identity) === undefined) yield { identity, labels, cluster: clusterName };
@@ -49,8 +45,6 @@ export class ReportedIdentities {
   /** A text that changes with {@link entries}, and when a cluster joins or leaves. */
   get version(): string {
     const { followed, kubernetes } = this.#sources;
-    const clusters = followed();
-    const changes = clusters?.names.map((name) => `${name} ${clusters.identitiesOf(name)?.changes ?? 0}`);
-    return [kubernetes()?.identityChanges ?? 0, ...(changes ?? [])].join(' ');
+    return `${kubernetes()?.identityChanges ?? 0} ${followed()?.identities.version ?? ''}`;
   }
 }

@@ -6,6 +6,13 @@ import type { ListenerResult, Unsubscribe } from '../base/subscription.ts';
 import { formatLabels, type Labels } from './labels.ts';
 import type { NumericIdentity } from './numeric-identity.ts';
 
+/** An identity, and the cluster that allocated it. */
+export interface ClusterIdentity {
+  readonly cluster: string;
+  readonly identity: number;
+  readonly labels: Labels;
+}
+
 /** Receives the identities of a cluster: a replay of the existing ones, then changes, after the cache has changed. */
 export interface IdentityListener {
   onIdentity(id: NumericIdentity, labels: Labels): ListenerResult;

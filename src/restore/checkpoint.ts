@@ -1,7 +1,8 @@
 import { checkArgument, FUNCTION, ITERABLE, NUMBER, objectWith, TEXT } from '../base/arguments.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import { type Label, type Labels, sortLabels } from '../model/labels.ts';
+import type { ClusterIdentity } from '../model/identity-cache.ts';
+import { type Label, sortLabels } from '../model/labels.ts';
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import { type Decoded, decodeWith, Fields, parseJson, rejectInput } from '../net/fields.ts';
 import { MAX_CLUSTER_ID } from '../net/prefix.ts';
@@ -11,13 +12,6 @@ import { ByteWriter } from './byte-writer.ts';
 import { CheckpointError, SECTION, type Section, type SectionKind } from './checkpoint-file.ts';
 import { writeEntry } from './entry-codec.ts';
 import { servicePartRecords } from './service-codec.ts';
-
-/** An identity allocated by a cluster, as stored in a checkpoint. */
-export interface CheckpointIdentity {
-  readonly cluster: string;
-  readonly identity: number;
-  readonly labels: Labels;
-}
 
 /** The engines saved and restored by a checkpoint. */
 export interface CheckpointEngines {
@@ -54,10 +48,12 @@ const CHARACTERS_PER_SECTION = 32_768;
  * Yields the sections of a checkpoint of the current state. Each step is short; its cost is linear in its section.
  * Entries are read from a snapshot; nodes and services are read when their section is written. A payload is valid until
  * the next step.
+ *
+ * @param identities the identities whose labels are restored, such as those of `IdentityResolver.entries`
  */
 export function* checkpointSections(
   engines: CheckpointEngines,
-  identities: Iterable<CheckpointIdentity>,
+  identities: Iterable<ClusterIdentity>,
   header: CheckpointHeader,
 ): Generator<Section, void, void> {
   checkArgument('checkpointSections: engines', engines, ENGINES);
@@ -114,7 +110,7 @@ function* serviceRecords(services: ServiceCache): Generator<object, void, void> 
   for (const part of services.parts()) yield* servicePartRecords(part);
 }
 
-function* identityRecords(identities: Iterable<CheckpointIdentity>): Generator<unknown, void, void> {
+function* identityRecords(identities: Iterable<ClusterIdentity>): Generator<unknown, void, void> {
   for (const { cluster, identity, labels } of identities) {
     yield [cluster, identity, labels.map(({ source, key, value }) => [source, key, value])];
   }
@@ -124,8 +120,8 @@ function* identityRecords(identities: Iterable<CheckpointIdentity>): Generator<u
 export function readIdentity(
   record: unknown,
   onReject: (rejection: Rejection) => void,
-): CheckpointIdentity | undefined {
-  const decoded = decodeWith('checkpoint, identity', (): CheckpointIdentity => {
+): ClusterIdentity | undefined {
+  const decoded = decodeWith('checkpoint, identity', (): ClusterIdentity => {
     const fields = Fields.ofList(record, rejectInput, 'record');
     return {
       cluster: fields.text(0),

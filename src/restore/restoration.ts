@@ -19,6 +19,7 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import { forEachInSteps, type TurnGate } from '../base/turn-gate.ts';
 import type { Claim } from '../ipcache/types.ts';
 import type { ClusterNode, NodeName } from '../model/cluster-node.ts';
+import type { ClusterIdentity } from '../model/identity-cache.ts';
 import type { Labels } from '../model/labels.ts';
 import { ownerCluster } from '../model/source.ts';
 import { isObject } from '../net/fields.ts';
@@ -27,7 +28,6 @@ import { ByteReader, CorruptError, type TextNumbers } from './byte-reader.ts';
 import {
   type CheckpointEngines,
   type CheckpointHeader,
-  type CheckpointIdentity,
   readCheckpointHeader,
   readIdentity,
   readRecords,
@@ -116,7 +116,7 @@ export class Restoration {
   readonly #reject: (rejection: Rejection) => void;
   /** Time of the restored state by cluster. */
   readonly #knownAt = new Map<string, number>();
-  readonly #identities = new Map<number, CheckpointIdentity>();
+  readonly #identities = new Map<number, ClusterIdentity>();
   /** Restored identities by cluster, so that the release of a cluster does not scan all of them. */
   readonly #identitiesOf = new Map<string, number[]>();
   /** Names of the restored nodes by cluster. */
@@ -220,7 +220,7 @@ export class Restoration {
   }
 
   /** Returns the restored identities. They may be released during the iteration. */
-  identities(): Iterable<CheckpointIdentity> {
+  identities(): Iterable<ClusterIdentity> {
     return this.#identities.values();
   }
 
@@ -318,7 +318,7 @@ export class Restoration {
     }
   }
 
-  #restoreIdentity(restored: CheckpointIdentity): void {
+  #restoreIdentity(restored: ClusterIdentity): void {
     const { cluster, identity } = restored;
     this.#identities.set(identity, restored);
     const identities = this.#identitiesOf.get(cluster) ?? [];

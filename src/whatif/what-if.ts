@@ -51,7 +51,7 @@ export interface WhatIfEngines {
   readonly ipcache: IPCache;
   readonly services?: ServiceCache | undefined;
   readonly nodes?: NodeManager | undefined;
-  /** The allocated identities with their clusters; default: none are counted. */
+  /** The allocated identities, such as those of `IdentityResolver.entries`; default: none are counted. */
   readonly identities?: (() => Iterable<{ readonly identity: number; readonly cluster: string }>) | undefined;
   /** All followed remote clusters, even those without claims. Default: the clusters with claims. */
   readonly clusters?: (() => Iterable<string>) | undefined;

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { FollowedClusters } from '../../src/agent/followed-clusters.ts';
+import { IdentityResolver } from '../../src/clustermesh/identity-resolver.ts';
 import type { LocalCluster } from '../../src/clustermesh/local-cluster.ts';
 import { newCluster, OWN, write, writeIP } from '../clustermesh/support/mesh-world.ts';
 import { agent, agentForEachTest, clock } from '../clustermesh/support/set-up.ts';
@@ -8,7 +9,7 @@ import { settle } from '../kvstore/support/settle.ts';
 agentForEachTest();
 
 function followedClusters(local: LocalCluster): FollowedClusters {
-  return new FollowedClusters(local, 9, agent.mesh, { resolve: () => undefined });
+  return new FollowedClusters(local, 9, agent.mesh, new IdentityResolver({ local, mesh: agent.mesh }));
 }
 
 it('measures the local cluster and each remote one, including one that is unreachable', async () => {

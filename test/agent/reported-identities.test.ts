@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { ReportedIdentities } from '../../src/agent/reported-identities.ts';
+import { IdentityResolver } from '../../src/clustermesh/identity-resolver.ts';
 import { IdentityCache } from '../../src/model/identity-cache.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
 
@@ -10,12 +11,19 @@ it('a cluster that leaves while others get identities changes the version (regre
   ]);
   const add = (cluster: string, id: number): unknown =>
     caches.get(cluster)?.upsert(id as NumericIdentity, [{ source: 'k8s', key: 'app', value: 'x' }]);
+  const mesh = {
+    get names() {
+      return [...caches.keys()];
+    },
+    identitiesOf: (name: string) => caches.get(name),
+    identitiesFor: () => [],
+  };
+  const identities = new IdentityResolver({ mesh });
   const reported = new ReportedIdentities({
     clusterName: 'own',
     followed: () => ({
-      names: [...caches.keys()],
+      identities,
       identitiesOf: (name) => caches.get(name),
-      labelsOf: () => undefined,
       clusterOf: () => undefined,
     }),
     kubernetes: () => undefined,

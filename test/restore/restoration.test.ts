@@ -3,9 +3,10 @@ import { describe, expect, it } from 'vitest';
 import type { Rejection } from '../../src/base/rejection.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { ClusterNode } from '../../src/model/cluster-node.ts';
+import type { ClusterIdentity } from '../../src/model/identity-cache.ts';
 import { RESERVED_IDENTITIES } from '../../src/model/numeric-identity.ts';
 import { ByteWriter } from '../../src/restore/byte-writer.ts';
-import type { CheckpointEngines, CheckpointIdentity } from '../../src/restore/checkpoint.ts';
+import type { CheckpointEngines } from '../../src/restore/checkpoint.ts';
 import { CHECKPOINT, SECTION, type Section, writeCheckpoint } from '../../src/restore/checkpoint-file.ts';
 import { type CheckpointEntry, writeEntry } from '../../src/restore/entry-codec.ts';
 import type { ImportedState, Restoration } from '../../src/restore/restoration.ts';
@@ -113,7 +114,7 @@ const LEFT: ImportedState = {
 describe('the restored state of a cluster', () => {
   it('keeps an identity that another cluster has, too, when the first one is released', async () => {
     const folder = new MemoryFolder();
-    const known = (cluster: string): CheckpointIdentity => ({ cluster, identity: 300, labels: [] });
+    const known = (cluster: string): ClusterIdentity => ({ cluster, identity: 300, labels: [] });
     await save(folder, engines(), [known('baltic'), known('own')]);
     const { restoration } = restart(folder);
     await restoration.read();
@@ -129,7 +130,7 @@ describe('the restored state of a cluster', () => {
       const count = (what: Fact['what']): number => said.filter((fact) => fact.what === what).length;
       const identities = said
         .filter(({ what }) => what === 'identity')
-        .map(({ cluster, number }): CheckpointIdentity => ({ cluster, identity: number, labels: [] }));
+        .map(({ cluster, number }): ClusterIdentity => ({ cluster, identity: number, labels: [] }));
       const folder = new MemoryFolder();
       await save(folder, before, identities);
       const { next, restoration } = restart(folder);

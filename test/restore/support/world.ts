@@ -3,13 +3,13 @@ import type { StateFolder } from '../../../src/base/files/state-folder.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { K8sMetadata } from '../../../src/ipcache/types.ts';
+import type { ClusterIdentity } from '../../../src/model/identity-cache.ts';
 import type { Labels } from '../../../src/model/labels.ts';
 import type { Source } from '../../../src/model/source.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import {
   type CheckpointEngines,
   type CheckpointHeader,
-  type CheckpointIdentity,
   checkpointSections,
 } from '../../../src/restore/checkpoint.ts';
 import { writeCheckpoint } from '../../../src/restore/checkpoint-file.ts';
@@ -60,7 +60,7 @@ export interface Knowledge {
   readonly entries: readonly KnownEntry[];
   readonly nodes: readonly KnownNode[];
   readonly services: readonly ServiceOperation[];
-  readonly identities: readonly CheckpointIdentity[];
+  readonly identities: readonly ClusterIdentity[];
 }
 
 const KEYS = [
@@ -128,7 +128,7 @@ const labels: fc.Arbitrary<Labels> = fc.constantFrom<Labels[]>(
   ],
 );
 
-const identity: fc.Arbitrary<CheckpointIdentity> = fc.record({
+const identity: fc.Arbitrary<ClusterIdentity> = fc.record({
   cluster: fc.constantFrom(OWN, ...REMOTE),
   identity: fc.integer({ min: 256, max: 270 }),
   labels,
@@ -177,7 +177,7 @@ export function contents({ ipcache, nodes, services }: CheckpointEngines): strin
 export function save(
   folder: StateFolder,
   known: CheckpointEngines,
-  identities: Iterable<CheckpointIdentity> = [],
+  identities: Iterable<ClusterIdentity> = [],
   header: Partial<CheckpointHeader> = {},
 ): Promise<number> {
   const full = { cluster: OWN, writtenAt: 1_000, knownAt: new Map(), ...header };
