@@ -5,8 +5,9 @@ import { SharedPages } from './shared-pages.ts';
 const FIRST_BUCKETS = 16;
 
 /**
- * Finds rows by a hash of their keys, which the owner stores and compares. The rows of a bucket are linked. It grows by
- * one bucket with each row (linear hashing), so that no operation moves more than a bucket, and takes 12 bytes a row.
+ * Finds rows by a hash of their keys, which the owner stores and compares. The rows of a bucket are linked. The table
+ * grows by one bucket with each row (linear hashing), so that no operation moves more than a bucket, and takes 12 bytes
+ * a row.
  *
  *     hash ─► bucket ─► row ─► row ─► …        columns of a row: hash │ next row + 1
  *
@@ -44,12 +45,12 @@ export class HashChains {
 
   /** Returns the first row with a hash; -1 if there is none. */
   first(hash: number): number {
-    return this.#skip(this.#heads.get(this.#bucketOf(hash), 0), hash);
+    return this.#find(this.#heads.get(this.#bucketOf(hash), 0), hash);
   }
 
   /** Returns the row with a hash that follows `row`; -1 if there is none. */
   after(row: number, hash: number): number {
-    return this.#skip(this.#rows.get(row, this.#nextColumn), hash);
+    return this.#find(this.#rows.get(row, this.#nextColumn), hash);
   }
 
   /** Adds a reserved row that is in no bucket. */
@@ -76,8 +77,8 @@ export class HashChains {
     this.#rows.set(before, this.#nextColumn, next);
   }
 
-  /** Returns the first row with a hash from a link on, which is a row + 1; -1 if there is none. */
-  #skip(link: number, hash: number): number {
+  /** Returns the first row with a hash in a chain from `link` on; -1 if there is none. A link is a row + 1; 0: none. */
+  #find(link: number, hash: number): number {
     let row = link - 1;
     while (row >= 0 && this.#rows.get(row, this.#hashColumn) !== hash)
       row = this.#rows.get(row, this.#nextColumn) - 1;

@@ -82,9 +82,9 @@ export function parseManifestObject({ object, at }: Manifest): Parsed<ManifestVa
   const { kind, apiVersion = IMPLIED_API_VERSIONS.get(kind) ?? 'v1' } = object;
   const read = typeof apiVersion === 'string' ? READERS.get(`${groupOf(apiVersion)}/${kind}`) : undefined;
   if (read !== undefined) return read(object, { at });
-  const named = typeof apiVersion === 'string' && apiVersion !== 'v1' ? `${apiVersion} ${kind}` : kind;
+  const fullKind = typeof apiVersion === 'string' && apiVersion !== 'v1' ? `${apiVersion} ${kind}` : kind;
   const reason = 'must be Service, Endpoints or EndpointSlice';
-  return { value: undefined, rejections: [rejection('unknown-kind', 'kind', named, reason, at)] };
+  return { value: undefined, rejections: [rejection('unknown-kind', 'kind', fullKind, reason, at)] };
 }
 
 /**

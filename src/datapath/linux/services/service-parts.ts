@@ -45,7 +45,7 @@ const RULES_PACE_MS = 500;
 /** After a slow repair, the minimum time is its duration times this factor: repairs take a tenth of the time. */
 const REPAIR_PACE_FACTOR = 10;
 
-/** The options of the services of a table, and the condition for its deletes. */
+/** The clients and frontends that a table serves, and the condition for its deletes. */
 type ServicesOptions = Pick<DesiredServicesOptions, 'clients' | 'frontends'> &
   Pick<KeptTableContext, 'whenDeletesAllowed'>;
 
@@ -70,9 +70,14 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
   const capacity = serviceCapacity(access.options.serviceCapacity);
   const pins = new ServicePins(bpf, { folder, capacity, isPinned: !dryRun });
   const table = new ServiceMapTable(pins.maps);
-  const programs = (): SocketProgramsOptions => ({ folder, cgroup, maps: pins.descriptors, hostCookie });
+  const programOptions = (): SocketProgramsOptions => ({
+    folder,
+    cgroup,
+    maps: pins.descriptors,
+    hostCookie,
+  });
   const attach = (): void => {
-    if (!dryRun && !pins.hasOtherLayout) attachSocketPrograms(bpf, programs());
+    if (!dryRun && !pins.hasOtherLayout) attachSocketPrograms(bpf, programOptions());
   };
   if (!pins.isResized) disposeOnError([pins], attach);
   const inside = openServices(access, table, pins, { clients: 'inside' });
@@ -80,9 +85,9 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
     if (pins.isResized) await resize(pins, table, attach);
     await inside.items.adopt();
   };
-  const { rules, missing } = disposeOnError([inside], () => openOutside(access, inside.items));
+  const { rules, noRulesReason } = disposeOnError([inside], () => openRulesForOutside(access, inside.items));
   const parts = rules === undefined ? [inside] : [inside, rules];
-  const guard = guardPins(access, 'service-pins', () => guardedPins(bpf, pins, programs()));
+  const guard = guardPins(access, 'service-pins', () => guardedPins(bpf, pins, programOptions()));
   return {
     datapath: { services: listenerOf(parts), nodes: labelHandler(access, parts) },
     tables: [
@@ -95,7 +100,7 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
         ? guard.problems()
         : [`cgroup ${cgroup} does not exist any more: set another with --datapath-cgroup`]),
       ...pins.problems(),
-      ...(missing === undefined ? [] : unreachableProblem(inside.desired, missing)),
+      ...(noRulesReason === undefined ? [] : unreachableProblem(inside.desired, noRulesReason)),
       ...addresses.problems(),
     ],
     setServiceInputs: (inputs) => {
@@ -103,7 +108,7 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
     },
     retire: () => {
       if (!pins.hasOtherLayout || dryRun) return;
-      attachSocketPrograms(bpf, programs());
+      attachSocketPrograms(bpf, programOptions());
       pins.replacePins();
     },
     [Symbol.dispose]: () => {
@@ -120,11 +125,12 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
 function guardedPins(
   bpf: Bpf,
   pins: ServicePins,
-  programs: SocketProgramsOptions,
+  programOptions: SocketProgramsOptions,
 ): ReadonlyMap<string, GuardedPin> {
   if (pins.hasOtherLayout) return new Map();
-  const pinned = [...programs.maps].map(([name, fd]) => [join(programs.folder, name), fd] as const);
-  return new Map([...mapPins(bpf, pinned), ...programPins(bpf, programs)]);
+  const { maps, folder } = programOptions;
+  const pinned = [...maps].map(([name, fd]) => [join(folder, name), fd] as const);
+  return new Map([...mapPins(bpf, pinned), ...programPins(bpf, programOptions)]);
 }
 
 function listenerOf(parts: readonly OpenedServices[]): ServiceListener {
@@ -135,26 +141,26 @@ function listenerOf(parts: readonly OpenedServices[]): ServiceListener {
   };
 }
 
-/** Replaces the maps of another size, also those of the table, and the programs. */
+/** Replaces maps that have another size than the configured one. The table and the programs then use the new maps. */
 async function resize(pins: ServicePins, table: ServiceMapTable, attach: () => void): Promise<void> {
   try {
     for (const _ of pins.resize(attach)) await new Promise<void>((resolve) => setImmediate(resolve));
   } finally {
     table.replaceMaps(pins.maps);
   }
-  // If the maps keep their size, the programs are attached to them.
+  // If the resize failed, the old maps remain, and no programs of this process are attached to them yet.
   attach();
 }
 
 /**
- * Opens the rules for packets from outside of this host, or returns the reason why there are none. Their deletes wait
- * until the sockets are up to date, but not longer than {@link DeleteHold} allows, because the sockets may be
- * unreadable.
+ * Opens the rules for packets from outside of this host, or returns the reason why there are none. The deletes of rules
+ * wait until `sockets` are up to date, but only as long as {@link DeleteHold} allows, because the maps of the sockets
+ * may be unreadable.
  */
-function openOutside(
+function openRulesForOutside(
   access: HostAccess,
   sockets: KeptItems,
-): { readonly rules?: OpenedServices; readonly missing?: string } {
+): { readonly rules?: OpenedServices; readonly noRulesReason?: string } {
   try {
     const rules = access.openLocked('rules', () => {
       const options = { clients: 'outside', frontends: 'external' } as const;
@@ -170,7 +176,8 @@ function openOutside(
     });
     return { rules };
   } catch (error) {
-    if (error instanceof SyscallError || error instanceof PartLockedError) return { missing: error.message };
+    if (error instanceof SyscallError || error instanceof PartLockedError)
+      return { noRulesReason: error.message };
     throw error;
   }
 }
@@ -307,12 +314,12 @@ export function retireRules(access: HostAccess): void {
   });
 }
 
-/** Returns a problem if there are frontends which only rules can serve. `missing`: why there are no rules. */
-function unreachableProblem(services: DesiredServices, missing: string): readonly string[] {
+/** Returns a problem if there are frontends which only rules can serve. */
+function unreachableProblem(services: DesiredServices, noRulesReason: string): readonly string[] {
   const names = services.externalServices();
   if (names.length === 0) return [];
   return [
-    `node ports and external addresses of ${listText(names, 1)} are unreachable from outside this host: ${missing}`,
+    `node ports and external addresses of ${listText(names, 1)} are unreachable from outside this host: ${noRulesReason}`,
   ];
 }
 
