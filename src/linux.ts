@@ -1,7 +1,7 @@
 /**
  * The entry `datapath-cache/linux`: the datapath of this Linux host. Keeps the tables of the kernel equal to the
- * content of the engines. An import loads no native code; opening a datapath loads koffi. The types of nodes and
- * services are exported, too, because the signatures contain them.
+ * content of the engines. An import loads no native code; opening a datapath loads koffi. Also exports the entries
+ * `nodemanager` and `servicecache`, because the signatures contain their types.
  */
 
 export type { Datapath, DatapathEngines } from './datapath/datapath.ts';

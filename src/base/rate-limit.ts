@@ -166,7 +166,7 @@ export class RateLimit {
     return this.#inflight >= Math.floor(this.#options.maxInflight ?? Math.max(1, this.#qps));
   }
 
-  /** The length of a burst in milliseconds, without its last call. */
+  /** How far {@link #nextDueAt} may be in the past, so that all calls of a burst are due immediately. */
   get #maxLagMs(): number {
     const { burst } = this.#options;
     return Math.max(0, burst === undefined ? 1000 - this.#intervalMs : (burst - 1) * this.#intervalMs);

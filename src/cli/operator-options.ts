@@ -161,7 +161,7 @@ const INTERVALS = [
   ['nodes-gc', 'CiliumNodes without a Node (default: 5m)'],
   ['kvstore-identity-gc', 'identities in the kvstore that no node uses (default: 15m)'],
   ['lock-gc', 'locks in the kvstore that were not released (default: 25s)'],
-  ['cnp-status-gc', 'status of policies from deleted nodes (default: 0)'],
+  ['cnp-status-gc', 'status of deleted nodes in policies (default: 0)'],
   ['unmanaged-kube-dns', 'restart DNS pods that have no endpoint (default: 0)'],
 ] as const;
 

@@ -56,8 +56,8 @@ export interface LocalClusterOptions
 export type LocalClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
 
 /**
- * Follows the local cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and no
- * owner. Services are not followed, because Kubernetes provides them.
+ * Follows the kvstore of the local cluster: its nodes, identities and IPs, with source `kvstore` and no owner. Services
+ * are not followed, because Kubernetes provides them.
  */
 export class LocalCluster implements SyncMembers, AsyncDisposable {
   readonly #options: LocalClusterOptions & Runtime;
@@ -135,7 +135,8 @@ export class LocalCluster implements SyncMembers, AsyncDisposable {
   }
 
   /**
-   * Returns the kvstore key and revision of a name of a resource; `undefined` if the cluster does not have the name.
+   * Returns the kvstore key and revision of the entry `name` of a resource, such as of a node; `undefined` if the
+   * cluster does not have it.
    */
   versionOf(resource: CopiedResource, name: string): KeyVersion | undefined {
     return this.#cluster.versionOf(resource, name);

@@ -31,8 +31,8 @@ export interface ClockPiece {
 
 /**
  * Converts times of one life (a run of the agent), in milliseconds since it began, to wall times and back. Wall time
- * may be set while the process runs. If there are too many pieces, those with the least different offsets are merged:
- * the wall times of the merged pieces are unknown, and {@link LifeClock.wallOf} is wrong by at most the difference of
+ * may be set while the process runs. If there are too many pieces, those whose offsets differ least are merged: the
+ * wall times of the merged pieces are unknown, and {@link LifeClock.wallOf} is wrong by at most the difference of
  * their offsets.
  */
 export class LifeClock {
@@ -101,7 +101,7 @@ export class LifeClock {
     return Math.min(this.wallOf(fromMs), ...lowest);
   }
 
-  /** Returns the time after `fromMs` at which the clock was set forward over `wall`; undefined if it showed `wall`. */
+  /** Returns the time after `fromMs` at which the clock was set forward past `wall` without showing it, if it was. */
   skippedAt(wall: number, fromMs: number): number | undefined {
     if (this.wallOf(fromMs) > wall || this.timesOf(wall).length > 0) return undefined;
     return this.#pieces.find(({ ms, offset }) => ms > fromMs && ms + offset > wall)?.ms;

@@ -27,7 +27,7 @@ import {
 /** The sparse index has the position of every 64th record. */
 const INDEX_EVERY = 64;
 
-/** Maximum number of earlier records that are searched for one to link to. */
+/** Maximum number of earlier records that are searched for one to link to ({@link LINKED_BEFORE}). */
 const MAX_LINK_STEPS = 12;
 
 /** Bytes of records for each bucket: about two records. */
@@ -141,7 +141,7 @@ export class Segment extends RecordReader {
     return this.#count;
   }
 
-  /** Number of records without batch heads. */
+  /** Number of records that are not batch heads. */
   get changes(): number {
     return this.#count - this.#batches.length;
   }
@@ -303,7 +303,10 @@ export class Segment extends RecordReader {
     this.#end(start);
   }
 
-  /** Appends a change of a service or node by name, a mark by kind, or a batch head by store. */
+  /**
+   * Appends a change of a service or node, a mark, or a batch head. `key` is the name of the service or node, the kind
+   * of the mark, or the store of the batch.
+   */
   addText(ms: number, kind: Exclude<Kind, 0>, key: string, { writer, before, after }: TextChange): void {
     const isKeyed = kind === KIND.service || kind === KIND.node;
     const hash = isKeyed ? documentKeyHash(kind, key) : 0;

@@ -162,7 +162,7 @@ export class HashPrefixTable implements PrefixTable {
     const lengthOfKey = form === 'endpoint' ? length + 1 : length;
     let count = (family === 4 ? this.#ipv4 : this.#ipv6).countOf(lengthOfKey);
     for (const [number, keys] of this.#others)
-      if (number % 2 === spaceFamily(family, 0)) count += keys.countOf(lengthOfKey);
+      if (number % 2 === spaceFamily(family, 0)) count += keys.countOf(lengthOfKey); // of the same family
     return count;
   }
 

@@ -38,7 +38,10 @@ export class BackgroundValidation<T> {
     this.#timer = undefined;
   }
 
-  /** Returns the time between two ticks: that between two items, if it is not too short; the round without items. */
+  /**
+   * Returns the time between two ticks: the time between two items, but at least {@link MIN_TICK_MS}. Without items,
+   * the duration of a round.
+   */
   #tickMs(): number {
     const { intervalMs, size } = this.#options;
     return Math.max(MIN_TICK_MS, intervalMs() / Math.max(1, size()));

@@ -38,8 +38,8 @@ interface Waiter {
 }
 
 /**
- * Outcome of waiting for handlers. `applied`: all have applied the node. Before that, `closed`: the manager was closed;
- * `aborted`: the signal of the caller fired.
+ * Outcome of waiting for handlers. `applied`: all handlers have applied the changes. `closed`: the manager was closed
+ * first. `aborted`: the signal of the caller fired first.
  */
 export type AppliedOutcome = 'applied' | 'closed' | 'aborted';
 
@@ -113,7 +113,7 @@ export class HandlerFeeds {
     this.#feeds.notify((feed, node) => feed.validate(node), announced);
   }
 
-  /** Resolves when every handler has applied all changes up to `revision`. */
+  /** Resolves when every handler has applied the changes up to `revision`, or earlier with another outcome. */
   whenApplied(revision: number, { fullName, signal }: WaitOptions): Promise<AppliedOutcome> {
     return new Promise((resolve) => {
       // After the current delivery, because it may add lanes for these changes.
@@ -154,7 +154,7 @@ export class HandlerFeeds {
     });
   }
 
-  /** Deletes the `previous` nodes of a handler that are not announced. This is a delivery after the replay. */
+  /** After the replay of a handler, deletes those of its `previous` nodes that are not announced. */
   sweep(handler: NodeHandler, revision: number): Promise<SweepOutcome> {
     return new Promise((resolve) => {
       this.#deliveries.run(() => {
@@ -205,7 +205,7 @@ function replay({
 }: FeedStart): IterableIterator<(feed: HandlerFeed) => void> {
   const steps = [(feed: HandlerFeed): void => feed.configure(configuration)];
   for (const { fullName, announced } of nodes) {
-    if (announced === undefined) continue; // held back: the handler keeps the version that it had
+    if (announced === undefined) continue; // held back: the handler keeps its `previous` version, if any
     steps.push((feed) => feed.change(fullName, undefined, announced, revision));
   }
   steps.push((feed) => feed.replayed());

@@ -36,11 +36,11 @@ export interface NodeExplanation {
   readonly fullName: string;
   /** The claim of each source, strongest first. The first one is effective. */
   readonly claims: readonly Node[];
-  /** The version of the handlers. While a change is held back, it is older than the effective node. */
+  /** The version that handlers receive. While a change is held back, it is older than the effective node. */
   readonly announced: Node | undefined;
   /** True if the change is held back because a stronger source holds one of the addresses. */
   readonly heldBack: boolean;
-  /** Claimed addresses of the node which it does not hold in the IPCache. */
+  /** Addresses which the node claims in the IPCache without effect. */
   readonly lostAddresses: readonly LostAddress[];
   readonly handlers: readonly NodeHandlerState[];
 }
@@ -85,7 +85,7 @@ export interface NodeManagerStatus {
   readonly revision: number;
   /** Full names of the nodes whose last change is held back from handlers. */
   readonly heldBack: readonly string[];
-  /** Claimed addresses which nodes do not hold in the IPCache, by full name. */
+  /** Addresses which nodes claim in the IPCache without effect, by full name of the node. */
   readonly lostAddresses: Readonly<Record<string, readonly LostAddress[]>>;
   readonly outcomes: Readonly<Record<CountedNodeOutcome, number>>;
   readonly rejections: RejectionStatus;

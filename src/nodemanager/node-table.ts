@@ -1,7 +1,7 @@
 import type { NodeName } from '../model/cluster-node.ts';
 import type { NodeEntry } from './node-entry.ts';
 
-/** The nodes by cluster and name, in two levels: no lookup builds a key, and a cluster is removed by itself. */
+/** The nodes by cluster and name, in two levels, so that no lookup builds a key, and each cluster is iterable. */
 export class NodeTable {
   readonly #clusters = new Map<string, Map<string, NodeEntry>>();
   #size = 0;

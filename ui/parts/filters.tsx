@@ -46,7 +46,7 @@ export function TextFilter({
   );
 }
 
-/** A filter with a fixed set of values. Its value is by default the parameter of the address with its name. */
+/** A filter with a fixed set of values. Without `value`, it shows the parameter `name` of the address. */
 export function Choice({
   name,
   label,

@@ -35,7 +35,8 @@ const CLUSTER_FIELDS = {
   state: z
     .string()
     .describe(
-      'ready; connecting: the client is being created; handshake, validating: the configuration is being read, checked; ' +
+      'ready; connecting: the client is being created; handshake: the configuration is being read; ' +
+        'validating: the configuration is being checked; ' +
         'watching: the state is incomplete; unreachable: the kvstore does not answer; no-configuration: the kvstore has ' +
         'no configuration of the cluster; draining: state is being withdrawn; failed: retried soon; stopped; removed',
     ),

@@ -8,7 +8,7 @@ export class PartLockedError extends Error {
   readonly code: 'part-locked' = 'part-locked';
 }
 
-/** A part of a namespace that one agent may own, because its names and protocol numbers are those of all agents. */
+/** A part of a namespace that only one agent may own, because all agents use the same names and protocol numbers. */
 export type NamespacePart = 'routes' | 'rules';
 
 const SOCK_STREAM = 1;

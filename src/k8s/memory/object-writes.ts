@@ -34,8 +34,8 @@ function fieldsOf(value: unknown, what: string): PlainFields {
 }
 
 /**
- * Returns the field `managedFields` of an object after a write by `manager`, or without a change if it is undefined.
- * Only the names of the managers are stored.
+ * Returns the field `managedFields` of an object after a write by `manager`; unchanged if `manager` is undefined. Only
+ * the names of the managers are stored.
  */
 function managedFieldsAfter(previous: unknown, manager: string | undefined): PlainFields {
   const known = Array.isArray(previous) ? previous : [];

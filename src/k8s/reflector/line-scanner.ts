@@ -22,7 +22,7 @@ export class LineScanner<T = never> {
   /**
    * @param largestLine maximum number of bytes of a line; larger lines are dropped and counted
    * @param fields the fields of an object to keep; others may remain. Default: all
-   * @param scan returns the value of a line, or undefined if its text is needed; default: all texts are needed
+   * @param scan returns the value of a line; undefined if its text must be parsed. Default: all are parsed
    */
   constructor(largestLine: number, fields?: FieldTree, scan?: (line: Buffer) => T | undefined) {
     this.#line = new ByteRuns(largestLine);

@@ -55,7 +55,7 @@ export class LeasedKeys {
     return this.#rows.find(this.#buffer, 0, end);
   }
 
-  /** Returns the row of a key. Adds a row without a lease if the key has none. */
+  /** Returns the row of a key. If the key has no row, adds one, with no lease. */
   ensure(key: string): number {
     const folder = this.#select(key) ?? this.#addFolder();
     const end = this.#encode(folder, key);
@@ -122,6 +122,7 @@ export class LeasedKeys {
     return this.#rows.rows.get(row, ORDER);
   }
 
+  /** Binds a key to a lease. `order` numbers all bindings in succession. */
   bind(row: number, lease: number, order: number): void {
     const page = this.#rows.rows.writablePageOf(row);
     const at = this.#rows.rows.offsetOf(row);

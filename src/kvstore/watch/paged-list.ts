@@ -89,7 +89,7 @@ function lastKeyOf({ kvs, more }: RangeResponse, part: KeyRange): string | undef
   if (last === undefined && more)
     throw new KvstoreError(
       'internal',
-      `the server sent an empty page before the last key, from ${part.start}`,
+      `the server sent an empty page from ${part.start}, and more keys follow`,
     );
   if (last !== undefined && !inRange(last, part))
     throw new KvstoreError('internal', `the server sent ${last} in a page from ${part.start}`);

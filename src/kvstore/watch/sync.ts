@@ -17,7 +17,7 @@ export interface SyncOptions {
   readonly pageSize: PageSize;
   readonly limits: WatchLimits;
   readonly clock: Pick<Clock, 'now'>;
-  /** Waits until this turn of the event loop has room for a slice. Throws if the watch has ended. */
+  /** Waits for a turn of the event loop that has room for a slice. Throws if the watch has ended. */
   admit(): Promise<void>;
   /** Lets the reader receive queued events, and other work run. Throws if the watch has ended. */
   yieldTurn(): Promise<void>;
@@ -152,7 +152,7 @@ class Sync {
       ...(await Promise.all(others.map((anchor) => this.#unchangedRevision(anchor)))),
     ];
     this.#areLatestProven = revisions.slice(0, anchors.latest.length).every((revision) => revision > 0);
-    // Not beyond the cursor: an anchor may have `nextRevision` itself, some events of which may be missing.
+    // Before the cursor: an anchor may be of `nextRevision`, of which only a part of the events was received.
     return Math.max(0, Math.min(Math.max(...revisions), this.#cursor.nextRevision - 1));
   }
 

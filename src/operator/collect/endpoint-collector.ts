@@ -37,7 +37,7 @@ function valuesOf(list: readonly unknown[], ...names: readonly string[]): readon
   return list.flatMap((item) => names.map((name) => field(item, name))).filter((text) => text !== undefined);
 }
 
-/** Returns true if an endpoint has an address of a pod, to which it then belongs, even if an earlier pod created it. */
+/** Returns true if an endpoint has an address of `pod`. It belongs to this pod even if an earlier pod created it. */
 function hasAddressOf(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
   const listed = new Set(valuesOf(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
   const addresses = [field(pod, 'status', 'podIP'), ...valuesOf(items(pod, 'status', 'podIPs'), 'ip')];

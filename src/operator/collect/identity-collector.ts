@@ -29,7 +29,7 @@ export interface IdentityCollectorOptions {
 export const IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 /** `identity-gc-rate-limit`: 2,500 a minute (OPERATOR 19). */
 export const IDENTITY_DELETES_PER_SECOND: number = 2500 / 60;
-/** `identity-heartbeat-timeout`: an identity unused for this time is marked; a marked one is then deleted after it. */
+/** `identity-heartbeat-timeout`: an identity unused for this time is marked. Unused for it again, it is deleted. */
 const HEARTBEAT_TIMEOUT_MS = 30 * 60_000;
 
 /** Number of endpoints read in one step, which takes about 1 ms. */
@@ -133,7 +133,7 @@ export class IdentityCollector implements Collector {
     }
   }
 
-  /** Computes the next {@link IdentityRound}, in steps. If the steps do not end, the last one stays. */
+  /** Computes the next {@link IdentityRound}, in steps. If the steps are aborted, `#round` is unchanged. */
   *#computeRound(): Generator<undefined, void, void> {
     const { identities, endpoints, slices, clock } = this.#options;
     const used = new Set<string>();

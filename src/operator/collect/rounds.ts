@@ -11,16 +11,16 @@ export interface RoundReport {
   setMarked(count: number): void;
   countDelete(): void;
   countConflict(): void;
-  /** Reports a write, made or not. */
+  /** Reports a write, also one that failed, or that a dry run only prints. */
   addAction(action: Omit<Action, 'duty'>): void;
   /** Reports the error of one object, after which the round continues with the others. */
   addError(error: Error): void;
 }
 
-/** The numbers of the rounds of a duty, while it counts them. */
+/** The counters and times of the rounds of a duty, writable. */
 type RoundCounts = { -readonly [Name in keyof DutyRounds]: DutyRounds[Name] };
 
-/** Returns the numbers of a duty before its first round. */
+/** Returns the counters of a duty before its first round. */
 export function newCounts(): RoundCounts {
   const times = { lastRoundMs: undefined, nextRoundMs: undefined };
   return { rounds: 0, marked: 0, deleted: 0, conflicts: 0, ...times };

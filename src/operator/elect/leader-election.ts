@@ -152,8 +152,8 @@ export class LeaderElection implements Leadership {
   /**
    * Waits until this process is the leader, runs `lead` once, and renews the Lease while `lead` runs. The signal of
    * `lead` fires when `signal` fires, or when the Lease is lost, which is before another operator can hold it. `lead`
-   * must end immediately when its signal fires. When `lead` has settled, resolves to `lost`, or, after the Lease was
-   * released, to `ended`. Rejects if `lead` throws.
+   * must end immediately when its signal fires. When `lead` has settled, releases the Lease if this process still holds
+   * it. Resolves to `lost` if the Lease was lost, otherwise to `ended`. Rejects if `lead` throws.
    */
   async run(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
     assert(this.#state === 'idle', 'the election is not running');

@@ -170,7 +170,7 @@ export class CiliumSliceDuty implements Duty {
     return this.#slices.get(name)?.waitsFor.size === 0 && !this.#retries.has(name);
   }
 
-  /** Writes the changed slices, also those whose wait a write of this call has ended. */
+  /** Writes the changed slices. A slice that waits for another one is written after it, in the same call. */
   async #flush(signal: AbortSignal): Promise<void> {
     this.#endDueRetries();
     let hasWritten: boolean;

@@ -61,7 +61,7 @@ export function sourceSteps(
       after: [],
     };
   const withFrontend = moveToChain(table, frontend, from, to);
-  // Without a chain, the found ranges are foreign. They are deleted first, because the new chain would use them.
+  // Without a chain, no rule uses the current ranges. They are deleted first, because the new chain would use them.
   if (from === undefined) return { before: [...deleted, ...added], withFrontend, after: [] };
   return { before: added, withFrontend, after: deleted };
 }

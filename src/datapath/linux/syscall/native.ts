@@ -116,7 +116,10 @@ export class Native {
     };
   }
 
-  /** Calls back when a descriptor is readable, until dispose, which must precede its close. Keeps no process alive. */
+  /**
+   * Calls back when a descriptor is readable, until dispose. Dispose before you close the descriptor. Keeps no process
+   * alive.
+   */
   onReadable(fd: number, callback: () => void): Disposable {
     const handle = this.#koffi.node.poll(fd, { readable: true }, () => callback());
     handle.unref();

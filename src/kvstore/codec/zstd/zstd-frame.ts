@@ -30,9 +30,9 @@ export const MAX_CONTENT: number = 8 * MIB;
 const MAX_RATIO = 200;
 
 /**
- * Maximum number of blocks times the size of the window, where a smaller window counts as 128 KiB. A decoder in
- * JavaScript moves the window for each block, which takes about 50 ms per GiB. 8 MiB of content in blocks of 128 KiB is
- * just within the limit.
+ * Maximum product of the number of blocks and the size of the window; a window below 128 KiB counts as 128 KiB. A
+ * decoder in JavaScript moves the window for each block, which takes about 50 ms per GiB. 8 MiB of content in blocks of
+ * 128 KiB is just within the limit if the window has 8 MiB.
  */
 const MAX_WORK: number = 512 * MIB;
 
@@ -139,9 +139,9 @@ function readBlocks(
 }
 
 /**
- * Checks the structure of a zstd frame. Accepts only one frame without a dictionary (else `invalid-zstd`). Rejects a
- * frame whose window or declared content is too large (`too-large`). Rejects by {@link rejectInput}. Costs a few
- * nanoseconds per block.
+ * Checks the structure of a zstd frame. Rejects by {@link rejectInput}: as `too-large` if the window, the declared
+ * content or the number of blocks is too large; as `invalid-zstd` anything else than one frame without a dictionary.
+ * Costs a few nanoseconds per block.
  */
 export function readZstdFrame(frame: Uint8Array): ZstdFrame {
   const size = frame.length;
