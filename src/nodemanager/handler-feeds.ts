@@ -205,7 +205,7 @@ function replay({
 }: FeedStart): IterableIterator<(feed: HandlerFeed) => void> {
   const steps = [(feed: HandlerFeed): void => feed.configure(configuration)];
   for (const { fullName, announced } of nodes) {
-    if (announced === undefined) continue; // held back: the handler keeps its `previous` version, if any
+    if (announced === undefined) continue; // held back: a `previous` version stays until the sweep
     steps.push((feed) => feed.change(fullName, undefined, announced, revision));
   }
   steps.push((feed) => feed.replayed());
