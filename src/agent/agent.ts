@@ -120,7 +120,7 @@ export class Agent implements ReadModel, PlayTarget {
       nodeName,
       onReject,
       onListenerFault,
-      // Without addresses: the datapath and the API add those of nodes themselves.
+      // `nodePort` has no addresses here, because the datapath and the API add those of nodes themselves.
       nodePort: { enabled: true },
     });
     this.nodes = this.#newNodeManager(this.ipcache);
@@ -256,7 +256,7 @@ export class Agent implements ReadModel, PlayTarget {
    */
   #briefInputs(): readonly string[] {
     const clusters = this.#clusters();
-    const inputs = this.#inputs(clusters);
+    const inputs = this.#incompleteInputs(clusters);
     const text = manyIncompleteText(remoteOf(clusters));
     if (text === undefined) return inputs;
     for (const sentence of incompleteClusterTexts(remoteOf(clusters))) this.#context.log.debug(sentence);
@@ -503,16 +503,16 @@ export class Agent implements ReadModel, PlayTarget {
    */
   blockers(): readonly string[] {
     const clusters = this.#clusters();
-    const inputs = this.#inputs(clusters);
+    const inputs = this.#incompleteInputs(clusters);
     return this.#syncedMs === undefined ? inputs : withoutRemoteClusters(inputs, clusters);
   }
 
   /** Returns one sentence for each running step and each incomplete input. */
   incompleteInputs(): readonly string[] {
-    return this.#inputs(this.#clusters());
+    return this.#incompleteInputs(this.#clusters());
   }
 
-  #inputs(clusters: readonly ClusterDocument[]): readonly string[] {
+  #incompleteInputs(clusters: readonly ClusterDocument[]): readonly string[] {
     const starting = openSteps(this.#startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
     const lists = this.#kubernetes?.blockers() ?? [];
     const incomplete = incompleteClusterTexts(clusters);

@@ -63,8 +63,8 @@ export class TapeKeeper {
   }
 
   /**
-   * Returns the step which begins the tape, and closes it as the last step of the stop. The start fails with
-   * `InputError` if another process writes to the folder, because a replay could not tell their files apart.
+   * Returns the step which begins the tape before the sources start, and closes it after they have stopped. The start
+   * fails with `InputError` if another process writes to the folder, because a replay could not tell their files apart.
    */
   step(): Step {
     return {

@@ -21,7 +21,9 @@ export interface DatapathTableDocument {
   readonly capacity?: number | undefined;
   readonly pressure?: number | undefined;
   readonly maps: readonly { readonly name: string; readonly used: number; readonly capacity: number }[];
+  /** Number of keys with pending writes or deletes, including those of `waiting`. */
   readonly pending: number;
+  /** Number of pending deletes that wait until other tables do not refer to the items. */
   readonly waiting: number;
   /** Number of keys found at the start which no cache has confirmed yet. */
   readonly unconfirmed: number;

@@ -7,9 +7,8 @@ interface Followers {
 const followers = new WeakMap<AbortSignal, Followers>();
 
 /**
- * Calls `callback`, which must not throw, when `signal` fires, until the returned function is called. A callback of a
- * signal that has fired is called at once. Use it for signals of callers, which may be long-lived and have any number
- * of callbacks.
+ * Calls `callback`, which must not throw, when `signal` fires; at once if it has fired. The returned function cancels
+ * this. Use it for signals of callers, which may be long-lived and have any number of callbacks.
  */
 export function onAbort(signal: AbortSignal, callback: () => void): () => void {
   if (signal.aborted) {
@@ -27,9 +26,9 @@ export function onAbort(signal: AbortSignal, callback: () => void): () => void {
 }
 
 /**
- * Aborts `controller` when `signal` fires, until the returned function is called. Use it for many short-lived
- * controllers of one long-lived signal: in Node 20 each call of `AbortSignal.any` adds an entry to the signal that is
- * never removed.
+ * Aborts `controller` when `signal` fires. The returned function cancels this. Use it for many short-lived controllers
+ * of one long-lived signal: in Node 20 each call of `AbortSignal.any` adds an entry to the signal that is never
+ * removed.
  */
 export function followSignal(signal: AbortSignal, controller: AbortController): () => void {
   return onAbort(signal, () => controller.abort(signal.reason));

@@ -80,8 +80,8 @@ export interface FollowParams extends Runtime {
 
 /**
  * Follows every resource of a cluster. Resolves if the signal fires, the configuration differs from the handshake, or
- * the kvstore turns out to be replaced. Rejects with the first failure, also if a watch ends without one. In all cases
- * every reader has stopped and nothing is withdrawn.
+ * the kvstore turns out to be replaced. Rejects with the first failure; a watch that ends without an error counts as
+ * one. In all cases every reader has stopped and nothing is withdrawn.
  */
 export async function followCluster(cluster: FollowParams, signal: AbortSignal): Promise<FollowEnd> {
   const { stores, options } = cluster;
@@ -187,8 +187,8 @@ function endOf(watch: Watch, what: string, signal: AbortSignal): FollowEnd {
 }
 
 /**
- * Returns the end of a watch. Throws if it ended before the signal fired, because only a failure delays the next
- * handshake.
+ * Returns the reason why a watch ended. Throws if it ended without an error before the signal fired: the next handshake
+ * follows after a delay only if the watch failed.
  */
 function checkEnd(end: FollowEnd, what: string, signal: AbortSignal): FollowEnd {
   if (end === 'ended' && !signal.aborted)

@@ -4,7 +4,7 @@ export class DamagedError extends Error {}
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** Texts of up to this number of bytes are decoded one by one, which is faster than a call of the decoder. */
+/** Texts of up to this number of bytes are decoded byte by byte, which is faster than a call of the decoder. */
 const MAX_SHORT_BYTES = 24;
 
 /** Initial size of the memory for loaded texts in bytes. Names of Kubernetes have up to 253 bytes. */
@@ -124,7 +124,7 @@ export class ByteBuffer {
     this.#length = end;
   }
 
-  /** Returns true if the text at a position equals the first `length` loaded bytes. */
+  /** Returns true if the text at a position equals the first `length` loaded bytes. Moves the read position. */
   equalsLoaded(position: number, length: number): boolean {
     this.at = position;
     if (this.readNumber() !== length) return false;
@@ -146,7 +146,7 @@ export class ByteBuffer {
     this.#length += bytes.length;
   }
 
-  /** Returns the content from a position on, without a copy: its complete records never change. */
+  /** Returns the content from a position on, without a copy, because complete records never change. */
   bytesFrom(position: number): Uint8Array {
     return this.#bytes.subarray(position, this.#length);
   }

@@ -28,7 +28,7 @@ export class ChangeHub {
   readonly #ownerListeners: ListenerSet<OwnerListener>;
   readonly #namedPortsListeners: ListenerSet<() => void>;
   readonly #readers = new Set<ChangeReader>();
-  /** Undefined before the first reader, and kept after the last one, so that it can resume. */
+  /** Undefined before the first reader. Kept when all readers have ended, so that they can resume. */
   #recent: RecentChanges | undefined;
   #revision = 0;
 
@@ -52,7 +52,7 @@ export class ChangeHub {
     return this.listeners > 0 || this.#recent !== undefined;
   }
 
-  /** Counts the revision of a change without receivers. */
+  /** Increases the revision for a change that has no receivers. */
   skipRevision(): void {
     this.#revision++;
   }
@@ -62,7 +62,7 @@ export class ChangeHub {
     this.#listeners.beforeChange();
   }
 
-  /** Delivers the changes of one write or batch. If `changes` is not empty, it receives the next revision. */
+  /** Delivers the changes of one write or batch. If `changes` is not empty, they receive the next revision. */
   publish(
     changes: readonly IPCacheChange[],
     ownerChanges: readonly OwnerChange[],
@@ -81,7 +81,7 @@ export class ChangeHub {
     });
   }
 
-  /** Subscribes a listener to the chunks of `visible`, if defined, then `onSynced`; and to every change. */
+  /** Subscribes a listener to every change. If `visible` is defined, its chunks and `onSynced` come first. */
   subscribe(listener: IPCacheListener, visible?: () => Iterable<readonly IPCacheChange[]>): Unsubscribe {
     if (visible === undefined) return this.#listeners.subscribe(listener);
     return this.#listeners.subscribe(listener, {
@@ -101,7 +101,7 @@ export class ChangeHub {
     return this.#namedPortsListeners.subscribe(listener);
   }
 
-  /** Returns a reader that resumes after `from` if the changes since are kept, else begins with a resync. */
+  /** Returns a reader that begins after `from` if the changes since then are kept, else with a resync. */
   read({ from, signal }: ReadOptions, snapshot: () => IPCacheSnapshot): AsyncIterableIterator<ChangeBatch> {
     this.#recent ??= new RecentChanges(RECENT_CHANGES, this.#revision);
     const missed = from !== undefined && from <= this.#revision ? this.#recent.since(from) : undefined;

@@ -75,8 +75,8 @@ export function readRank(fields: ObjectFields): EndpointRank {
 }
 
 /**
- * Returns the addresses and another one, each once. Nothing is appended to an array, because V8 reserves 17 elements
- * for the first one: 130 bytes for each object.
+ * Returns the addresses and another one, each once. Makes a new array, because V8 reserves 17 elements at the first
+ * append to an empty one: 130 bytes for each object.
  */
 export function withIP(ips: readonly string[], ip: string): readonly string[] {
   if (ips.length === 0) return [ip];

@@ -55,7 +55,7 @@ function nameOf(kind: string, object: unknown): string {
 
 const OPTIONS = objectWith({ at: optional(TEXT) });
 
-/** Parses an untrusted object with `read`, which returns undefined if the object is unusable. Throws for no object. */
+/** Parses an untrusted object with `read`, which returns undefined if it is unusable. Does not throw for any object. */
 export function parseObject<T>(
   kind: string,
   object: unknown,

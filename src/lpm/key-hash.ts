@@ -86,8 +86,8 @@ export function spaceOfWord(word: number): number {
  * A key takes 8 bytes, and 12 more for IPv6 (`wide`).
  *
  * A segment holds the keys of one range of addresses ({@link SegmentDirectory}). A full segment is split between two of
- * its keys. Within a segment, keys are hashed by their *stems* (the prefix without its last three bits), so that keys
- * with the same stem share a cache line.
+ * its keys. Within a segment, keys are hashed by their *line prefix* (the prefix without its last three bits), so that
+ * keys with the same line prefix share a cache line.
  *
  * - Access in the order of addresses, or nearly so, hits the cache. Access in random order reads one line for an IPv4
  *   key.
@@ -270,8 +270,8 @@ export class KeyHash {
   }
 
   /**
-   * Returns the first word of a key's bucket. For IPv6 the upper bits hash the stem; the last three select the bucket
-   * in its line.
+   * Returns the first word of a key's bucket. For IPv6 the upper bits hash the line prefix; the last three select the
+   * bucket in its line.
    */
   #tag(words: Readonly<AddressWords>, word: number): number {
     if (words.family === 4) return words.w0;
@@ -288,20 +288,20 @@ export class KeyHash {
   }
 
   /**
-   * Returns the home bucket of a key in its segment. An endpoint is next to its full-length CIDR. Consecutive stems are
-   * spread evenly over the lines. Buckets within a line are rotated by the stem, so that not all keys start with the
-   * first one.
+   * Returns the home bucket of a key in its segment. An endpoint is next to its full-length CIDR. Consecutive line
+   * prefixes are spread evenly over the lines. Buckets within a line are rotated by the hash of the line prefix, so
+   * that not all keys start with the first one.
    */
   #home(tag: number, kindAndSlot: number): number {
     const kind = kindAndSlot >>> SLOT_BITS;
-    let stem = tag;
+    let hash = tag; // of the line prefix
     let place = tag;
     if (kind < IPV4_KINDS) {
       // Two steps, because a shift by 32 (for length 0) would be a shift by 0.
       place = kind > 31 ? tag : (tag >>> 1) >>> (31 - kind);
-      stem = Math.imul((place >>> LINE_BITS) ^ this.#seed, GOLDEN);
+      hash = Math.imul((place >>> LINE_BITS) ^ this.#seed, GOLDEN);
     }
-    return ((stem >>> this.#lineShift) << LINE_BITS) | ((place + (stem >>> LINE_BITS)) & LINE_MASK);
+    return ((hash >>> this.#lineShift) << LINE_BITS) | ((place + (hash >>> LINE_BITS)) & LINE_MASK);
   }
 
   #holds(slot: number, words: Readonly<AddressWords>, word: number): boolean {

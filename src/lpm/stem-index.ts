@@ -6,11 +6,11 @@ import { baseIndex, STRIDE, StrideSets } from './stride-sets.ts';
 
 /**
  * Finds the prefix lengths to try for a longest match in one family. Each prefix shorter than an address is in the set
- * of its *stem*: the first bits of the prefix, one to eight fewer, a multiple of eight ({@link StrideSets}). One read
- * of a set yields the longest prefix in it that contains an address. A *root* (IPv4) or *guide* (IPv6) records which
- * sets exist, so that only these are read. `longest` usually reads two cache lines. Memory: 16 to 32 bytes for a stem,
- * 64 more if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a megabyte
- * of roots.
+ * of its *stem*: as many of its first bits as the greatest multiple of eight below its length ({@link StrideSets}). One
+ * read of a set yields the longest prefix in it that contains an address. A *root* (IPv4) or *guide* (IPv6) records
+ * which sets exist, so that only these are read. `longest` usually reads two cache lines. Memory: 16 to 32 bytes for a
+ * stem, 64 more if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a
+ * megabyte of roots.
  */
 export interface FamilyStems {
   /**
@@ -62,7 +62,7 @@ class IPv4Stems implements FamilyStems {
     return this.#short.byteLength + this.#roots.bytes + this.#deep.bytes + this.#sets.bytes;
   }
 
-  /** Without the parameter `below`: the first result is exact, so the caller does not call again. */
+  /** Ignores `below`: the first result is exact, so the caller does not call again with a smaller length. */
   longest({ w0 }: Readonly<AddressWords>): number {
     // `256 | octet` is the base index of all eight bits of an octet.
     const page = this.#roots.pageOf(w0 >>> 16);
@@ -81,7 +81,7 @@ class IPv4Stems implements FamilyStems {
   adjust(words: Readonly<AddressWords>, length: number, by: 1 | -1): void {
     const root = words.w0 >>> 16;
     if (length <= SHORT) {
-      const bit = ((1 << SHORT) | root) >>> (SHORT - length); // its base index; `by` 1 and -1 flip the bit
+      const bit = ((1 << SHORT) | root) >>> (SHORT - length); // its base index; both values of `by` flip the bit
       this.#short[bit >>> 5] = (this.#short[bit >>> 5] ?? 0) ^ (1 << (bit & 31));
       return;
     }
@@ -148,8 +148,11 @@ class IPv6Stems implements FamilyStems {
   #sets = new StrideSets();
   /** Number of prefixes of each level. Empty levels are skipped. */
   readonly #prefixes = new Int32Array(LEVELS);
-  /** Numbers of further prefixes, by bit of a set, because stems with the same hash share a set. */
-  #doubled: Map<number, number> = new Map();
+  /**
+   * Number of further prefixes with the same bit of a set, by bit: stems with the same hash share a set, so several
+   * prefixes may share a bit.
+   */
+  #extra: Map<number, number> = new Map();
 
   constructor(seed: number) {
     this.#seed = seed;
@@ -161,7 +164,7 @@ class IPv6Stems implements FamilyStems {
     fork.#setOf = this.#setOf.fork();
     fork.#sets = this.#sets.fork();
     fork.#prefixes.set(this.#prefixes);
-    fork.#doubled = new Map(this.#doubled);
+    fork.#extra = new Map(this.#extra);
     return fork;
   }
 
@@ -190,18 +193,18 @@ class IPv6Stems implements FamilyStems {
     const index = baseIndex(words, level * STRIDE, length - level * STRIDE);
     const set = this.#setOf.get(stem);
     const id = stem * 512 + index; // because base indexes are below 512
-    const doubled = this.#doubled.get(id) ?? 0;
-    if (by > 0 ? this.#sets.has(set, index) : doubled > 0) {
-      if (doubled + by > 0) this.#doubled.set(id, doubled + by);
-      else this.#doubled.delete(id);
+    const extra = this.#extra.get(id) ?? 0;
+    if (by > 0 ? this.#sets.has(set, index) : extra > 0) {
+      if (extra + by > 0) this.#extra.set(id, extra + by);
+      else this.#extra.delete(id);
     } else this.#setOf.exchange(stem, adjusted(this.#sets, set, index, by));
   }
 
-  /** Adjusts the count of the guide of a prefix. `level` is the bit of the level of the prefix. */
-  #adjustGuide(words: Readonly<AddressWords>, level: number, by: 1 | -1): void {
+  /** Adjusts the guide of a prefix: its count, and the bit of the prefix's level. */
+  #adjustGuide(words: Readonly<AddressWords>, levelBit: number, by: 1 | -1): void {
     const stem = this.#stem(words, GUIDED * STRIDE);
     const guide = this.#guides.get(stem);
-    const adjustedGuide = (guide | level) + (guide < UNCOUNTED ? by * ONE_PREFIX : 0);
+    const adjustedGuide = (guide | levelBit) + (guide < UNCOUNTED ? by * ONE_PREFIX : 0);
     this.#guides.exchange(stem, adjustedGuide < ONE_PREFIX ? 0 : adjustedGuide);
   }
 

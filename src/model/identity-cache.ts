@@ -27,7 +27,7 @@ interface CachedIdentity {
   readonly labels: Labels;
 }
 
-/** The number of a text of labels; a list if there are several numbers, which is rare. */
+/** The number of the identity with certain labels; a list if several have them, which is rare. */
 type LabelledNumbers = NumericIdentity | SortedMap<NumericIdentity, true>;
 
 /**

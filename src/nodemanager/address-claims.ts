@@ -127,8 +127,9 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
 
 /**
  * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the
- * later entry is used. A health IP replaces a listed address; an ingress IP replaces both. Linear in the addresses.
- * - Addresses have identity `host` or `remote-node`. Without encryption and remote-node identities, only
+ * later entry is used. If an address is also a health IP, that claim is used; if it is an ingress IP, that of the
+ * ingress IP. Linear in the addresses.
+ * - Addresses have identity `host` or `remote-node`. If both encryption and remote-node identities are off, only
  *   `CiliumInternalIP` addresses are claimed. `CiliumInternalIP` addresses, and all others if encryption or the host
  *   firewall is on, have the tunnel endpoint as host. Internal and external addresses have key 0 unless node encryption
  *   is on.

@@ -48,7 +48,10 @@ export interface HandlerCallsOptions extends Runtime {
 export class HandlerCalls {
   readonly handler: NodeHandler;
   readonly #options: HandlerCallsOptions;
-  /** The controller of the next call. Each asynchronous call has its own, because a handler may leave listeners. */
+  /**
+   * The controller of the next call. Each asynchronous call has its own, because a handler may leave its listeners on
+   * the signal.
+   */
   #next = new AbortController();
   readonly #running = new Map<RunningCall, AbortController>();
   readonly #durations = new LatencyHistogram();
@@ -103,7 +106,10 @@ export class HandlerCalls {
     return running;
   }
 
-  /** Calls `succeed` or `fail` when a call has ended, synchronously if it has already; after `stop`, `endLate`. */
+  /**
+   * Calls `succeed` or `fail` when a call has ended, synchronously if it has already. After `stop`, calls `endLate`
+   * instead.
+   */
   follow(
     outcome: CallOutcome,
     succeed: () => void,

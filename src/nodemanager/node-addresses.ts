@@ -32,7 +32,7 @@ export interface LostAddress {
 
 export interface NodeAddressesOptions {
   readonly configuration: NodeConfiguration;
-  /** True to write unchanged claims again, because in an IPCache of one claim per key others may replace them. */
+  /** True to write unchanged claims again: an IPCache with one claim per key may have replaced them by others. */
   readonly rewrite: boolean;
   /** Returns true if this process runs on the node. */
   isLocal(node: Node): boolean;
@@ -244,7 +244,7 @@ export class NodeAddresses {
 
   /**
    * Reviews one address. It uses the current holder, because the change may be outdated. If both owners have the same
-   * rank, nothing changes for other nodes that lost the address, unless `#reclaim` writes their claims.
+   * rank, other nodes that lost the address need no review, except those whose claims `#reclaim` writes.
    */
   #reviewAddress({ key, previous, current }: OwnerChange, affected: Set<NodeEntry>): void {
     const isSameRank =
@@ -274,11 +274,11 @@ export class NodeAddresses {
   }
 
   /**
-   * Writes again the claims on an address that the IPCache did not keep. If the address has no claim, all are written.
-   * If another writer holds the address in a cache with one claim per key, the claims of other ranks are written: a
-   * stronger one wins, and a weaker one makes the key contested, so that the cache reports its next owner change.
-   * Claims of the same rank are not written, because nodes would take the address from each other. The strongest claim
-   * is written last, because the last writer of equal rank wins.
+   * Writes claims on an address again which the IPCache has dropped. If the address has no claim, all are written. If
+   * another writer holds it in a cache with one claim per key, only claims of another rank than the holder's are
+   * written: a stronger one wins, and a weaker one makes the key contested, so that the cache reports its next owner
+   * change. With claims of the same rank, nodes would take the address from each other. The strongest claim is written
+   * last, because the last writer of equal rank wins.
    */
   #reclaim(key: string, interested: ReadonlySet<NodeEntry>): void {
     const holder = this.#ipcache.get(key);

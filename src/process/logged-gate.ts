@@ -3,7 +3,7 @@ import { processGate } from '../base/node/process-gate.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Logger } from './log.ts';
 
-/** Returns the gate to the event loop of a daemon. Errors of background work are logged. */
+/** Returns the gate through which a daemon does long work in short turns. Errors of background work are logged. */
 export function loggedGate({
   clock,
   log,

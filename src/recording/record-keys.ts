@@ -33,8 +33,8 @@ export interface RecordOptions {
  * base64. Locks are omitted. Returns the number of keys. Rejects with a `KvstoreError` if the kvstore does not answer,
  * or if the user may read neither `cilium/state/` nor `cilium/cache/`; only complete lines have been written then.
  *
- * Of each prefix, only the keys that the user may read are written. Cilium's users for remote clusters may not read
- * `cilium/cache/` and the configurations of other clusters, those for local agents not `cilium/state/`.
+ * Of each prefix, only the keys that the user may read are written. Cilium's users for remote clusters may read neither
+ * `cilium/cache/` nor the configurations of other clusters. Those for local agents may not read `cilium/state/`.
  */
 export async function recordKeys(backend: KvstoreBackend, options: RecordOptions): Promise<number> {
   const { signal, store } = options;
@@ -48,7 +48,7 @@ export async function recordKeys(backend: KvstoreBackend, options: RecordOptions
   written += await writeKeys(configs ?? (await get(clusterConfigKey(store))), options);
   const state = await allowed(list(STATE_PREFIX));
   if (state !== undefined) written += await writeKeys(state, options);
-  // Only a user with the right to read the state may lack the right to read copies.
+  // Rejects if the user may read neither the state nor the copies.
   const copies = state === undefined ? await list(CACHE_PREFIX) : await allowed(list(CACHE_PREFIX));
   if (copies !== undefined) written += await writeKeys(copies, options);
   const canaries = await allowed(list(SYNCED_PREFIX));

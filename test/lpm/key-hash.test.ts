@@ -204,7 +204,7 @@ describe('the place of a key', () => {
   );
 
   it.each(LONGER)(
-    'stems of IPv%i prefixes of length %i that follow each other lie evenly (regression: CIDRs of one IPv4 address had one bucket)',
+    'line prefixes of IPv%i keys of length %i that follow each other lie evenly (regression: CIDRs of one IPv4 address had one bucket)',
     (family, length) => {
       const count = new Array<number>(LINES).fill(0);
       const base = family === 4 ? [0x0a00_0000] : [1, 2, 3, 4];

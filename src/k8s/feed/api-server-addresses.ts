@@ -5,8 +5,8 @@ import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 
 /**
- * Time for which the addresses of a deleted slice are kept, because the API server soon creates it again (KUBERNETES
- * 43).
+ * Time for which the addresses of a deleted slice are kept, because the API server usually creates it again soon
+ * (KUBERNETES 43).
  */
 const GRACE_MS = 30_000;
 
@@ -20,8 +20,8 @@ interface LabelledSlice {
 
 /**
  * Labels the addresses in the slices of `default/kubernetes` with `reserved:kube-apiserver`, with source
- * `kube-apiserver` (KUBERNETES 43). Each slice is a resource. If a slice is deleted, only the labels that it has set
- * are removed.
+ * `kube-apiserver` (KUBERNETES 43). Each slice has its own resource name. If a slice is deleted, only the labels that
+ * it has set are removed.
  */
 export class ApiServerAddresses {
   readonly #metadata: PrefixMetadata;

@@ -23,7 +23,7 @@ export interface ObjectStoreSnapshot {
  */
 export class ObjectStore {
   #version = 1;
-  /** As in etcd, no list has version 0. A watch from version 0 sends all objects, not ordered by version. */
+  /** Never 0, because no list of etcd has version 0, and a watch from version 0 sends all objects, in any order. */
   #compacted = 1;
   #objects = new Map<string, Map<string, KubernetesObject>>();
   #history: StoredWrite[] = [];
@@ -94,7 +94,7 @@ export class ObjectStore {
     this.#history = this.#history.filter((write) => write.version > version);
   }
 
-  /** Returns the version of the last write of a resource up to a version, within the history. */
+  /** Returns the version of the last write of a resource up to a version, or the compacted version if there is none. */
   lastWrite(resource: string, upTo: number): number {
     const last = this.#history.findLast((write) => write.resource === resource && write.version <= upTo);
     return last?.version ?? this.#compacted;

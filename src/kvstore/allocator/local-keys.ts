@@ -101,7 +101,7 @@ export class LocalKeys {
     return done;
   }
 
-  /** Announces the write of a slave key. If {@link assign} does not follow, the next check deletes it. */
+  /** Call it before a slave key is written. If {@link assign} does not follow, the next check deletes the key. */
   announce(key: string, labels: Labels): void {
     this.#orphans.set(key, labels);
   }
@@ -109,14 +109,14 @@ export class LocalKeys {
   /** Assigns the number to the labels, also if other labels of this node had it, and adds one reference. */
   assign(key: string, id: NumericIdentity, labels: Labels): void {
     const present = this.#inUse.get(key);
-    const former = this.#byID.get(id);
+    const formerOwner = this.#byID.get(id);
     const local = { id, labels, references: (present?.references ?? 0) + 1 };
     this.#orphans.delete(key);
     this.#inUse.set(key, local);
     this.#byID.set(id, local);
-    if (former === undefined || former === present) return;
-    const formerKey = formatLabels(former.labels);
-    this.#loseNumber(formerKey, former);
+    if (formerOwner === undefined || formerOwner === present) return;
+    const formerKey = formatLabels(formerOwner.labels);
+    this.#loseNumber(formerKey, formerOwner);
     this.check(formerKey);
   }
 

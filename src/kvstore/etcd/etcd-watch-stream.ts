@@ -95,7 +95,7 @@ export class EtcdWatchStream implements WatchStream {
     this.#checkOpen();
     // The connection of the stream may have been replaced by one to another cluster.
     if (this.#isOther(answer.header))
-      throw etcdError(new Error(this.#otherCluster(answer.header)), this.#host);
+      throw etcdError(new Error(this.#otherClusterText(answer.header)), this.#host);
     return answer;
   }
 
@@ -170,7 +170,7 @@ export class EtcdWatchStream implements WatchStream {
     });
   }
 
-  /** Discards what waits at the gate, because the next watch starts after the last delivered event. */
+  /** Discards messages and slices at the gate, because the next watch starts after the last delivered event. */
   #end(error: KvstoreError): void {
     if (this.#isEnded) return;
     this.cancel();
@@ -182,9 +182,10 @@ export class EtcdWatchStream implements WatchStream {
     const { header, requested, created, canceled, events } = answer;
     if (canceled) this.#end(cancellation(answer, this.#host));
     else if (created) this.#accept(header);
-    else if (this.#clusterID === undefined) this.#violate('a response before the watch was created');
-    else if (header.clusterID !== '' && this.#isOther(header)) this.#violate(this.#otherCluster(header));
-    else if (events.isEmpty && answer.fragment) this.#violate('a fragment without events');
+    else if (this.#clusterID === undefined) this.#endInvalid('a response before the watch was created');
+    else if (header.clusterID !== '' && this.#isOther(header))
+      this.#endInvalid(this.#otherClusterText(header));
+    else if (events.isEmpty && answer.fragment) this.#endInvalid('a fragment without events');
     else if (events.isEmpty) this.#observer.onProgress(header, requested);
     else {
       this.#delivering = answer;
@@ -193,26 +194,26 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   /** Ends the stream after an answer that violates the protocol. */
-  #violate(answer: string): void {
-    this.#end(etcdError(new Error(answer), this.#host));
+  #endInvalid(violation: string): void {
+    this.#end(etcdError(new Error(violation), this.#host));
   }
 
   /**
-   * Returns true if the header is of another etcd cluster. The gRPC proxy of etcd joins equal watches. It then reports
-   * that a watch was created without the id of the cluster, so the next header sets the id.
+   * Returns true if the header is of another etcd cluster. The gRPC proxy of etcd joins equal watches. Its response
+   * that a watch was created then has no cluster id, so the next header sets the id.
    */
   #isOther({ clusterID }: ResponseHeader): boolean {
     if (this.#clusterID === '') this.#clusterID = clusterID;
     return clusterID !== this.#clusterID;
   }
 
-  #otherCluster({ clusterID }: ResponseHeader): string {
+  #otherClusterText({ clusterID }: ResponseHeader): string {
     return `an answer of etcd cluster ${clusterID} to a watch of cluster ${this.#clusterID}`;
   }
 
   #accept(header: ResponseHeader): void {
     if (this.#clusterID !== undefined) {
-      this.#violate('a second response that the watch was created');
+      this.#endInvalid('a second response that the watch was created');
       return;
     }
     this.#clusterID = header.clusterID;

@@ -30,9 +30,9 @@ const TXN = 4;
 /** Maximum number of operations, and of comparisons, in a transaction (`--max-txn-ops`). */
 const MAX_OPERATIONS = 128;
 /**
- * Maximum number of operations in a nested transaction. etcd accepts `MAX_OPERATIONS` minus the number of operations,
- * or of comparisons, of the outer transaction. Both are at most 64 if `MAX_WRITES` and `MAX_COMPARED_WRITES` are
- * observed.
+ * Maximum number of operations in a nested transaction. etcd subtracts from `MAX_OPERATIONS` the number of operations
+ * or comparisons of the outer transaction, whichever is larger. Both are at most 64 if `MAX_WRITES` and
+ * `MAX_COMPARED_WRITES` are observed.
  */
 const MAX_NESTED_OPERATIONS = 64;
 

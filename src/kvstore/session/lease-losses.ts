@@ -34,7 +34,7 @@ export class LeaseLosses {
     });
   }
 
-  /** Notifies every listener, once per scope, that keys of many lost leases follow, until `reported` resolves. */
+  /** Calls `onLeasesLost` of every listener, once per scope, before the keys of many lost leases are reported. */
   notifyLeasesLost(reported: Promise<unknown>): void {
     for (const listeners of this.#listeners.values())
       listeners.notify((listener, done) => listener.onLeasesLost?.(done), reported);

@@ -68,7 +68,7 @@ export interface CollectorsOptions extends DutyOptions, WriteContext {
   readonly random?: Random | undefined;
 }
 
-/** Writes of all collectors except those of identities, which have a separate limit. */
+/** Limit of the writes of all collectors together; the writes of identities and slices have separate limits. */
 const WRITES_PER_SECOND = 20;
 /** As in Cilium for a small cluster. */
 const SLICE_WRITES_PER_SECOND = 10;
@@ -99,7 +99,7 @@ const FIELDS = {
   nodes: [],
 };
 
-/** Returns a switched-off duty: a row in the status only. */
+/** Returns a duty that does nothing. The status shows it as off. */
 function offDuty(name: string): Duty {
   const status: DutyStatus = { name, state: 'off', failures: 0, lastFailure: undefined };
   return { name, run: () => Promise.resolve(), status: () => status };
@@ -107,15 +107,13 @@ function offDuty(name: string): Duty {
 
 /**
  * Returns all collectors of an operator, including those that are off; none runs yet. Throws an `AssertionError` if
- * they could delete objects in use with these intervals.
+ * with these intervals they could delete objects in use, or would never delete unused identities.
  */
 export function collectors(options: CollectorsOptions): readonly Duty[] {
   return [...kubernetesCollectors(options), ...kvstoreCollectors(options)];
 }
 
-/**
- * Returns the duty that runs the rounds of a collector. If it is off, returns a duty that only has a row in the status.
- */
+/** Returns the duty that runs the rounds of a collector; {@link offDuty} if the interval is 0. */
 function roundsDuty(
   name: string,
   intervalMs: number,

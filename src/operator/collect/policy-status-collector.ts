@@ -131,7 +131,7 @@ export class PolicyStatusCollector implements Collector {
     if (stale.size === 0) return;
     const place = placeOfObject(policies, policy);
     const rounds = `in rounds ${report.round - 1} and ${report.round}`;
-    const reason = `the kvstore does not contain ${counted(stale.size, 'node')} of the status, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
+    const reason = `the kvstore has no key of ${counted(stale.size, 'node')} in the status ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
     for (const operations of removalPatches(stale)) {
       const write = { verb: 'patch', place, subresource: 'status', operations } as const;
       if ((await performWrite(writer, write, reason, report, signal)) === 'done')

@@ -93,6 +93,7 @@ class CheckedEndpoint {
     return this.#transport.close();
   }
 
+  /** Checks the user. A user who may read neither key is accepted, because it may have rights to other keys. */
   async checkLogin(): Promise<Login> {
     const { name, config } = this.#cluster;
     const check = new Check('auth', this.#endpoint);
@@ -150,7 +151,7 @@ class CheckedEndpoint {
     if (isError(answer)) return { check: this.#unreadable(check, answer) };
     const [kv] = answer.kvs;
     if (kv === undefined && local) {
-      const remedy = 'check the name of --cluster; --cluster-id is needed without it';
+      const remedy = 'check the name of --cluster; if the cluster has no configuration, set --cluster-id';
       return { check: check.warning('does not exist', remedy) };
     }
     if (kv === undefined) {

@@ -344,7 +344,7 @@ describe('the checks of a kvstore', () => {
       subject: CONFIG_KEY,
       status: 'warning',
       text: 'does not exist',
-      remedy: 'check the name of --cluster; --cluster-id is needed without it',
+      remedy: 'check the name of --cluster; if the cluster has no configuration, set --cluster-id',
     });
   });
 

@@ -78,7 +78,7 @@ export interface Route {
   readonly gateway: string | undefined;
   /** Index of the interface; 0 if there is none or several. */
   readonly interface: number;
-  /** The encapsulation in IP. Of a foreign route, one of another type is not read. */
+  /** The encapsulation, if it is in IP. Routes of other programs may have other types, which are not read. */
   readonly encap?: Encap | undefined;
   /** The next hops if there are several. `gateway`, `interface` and `encap` are not set then. */
   readonly hops?: readonly NextHop[] | undefined;

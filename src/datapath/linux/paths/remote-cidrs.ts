@@ -20,8 +20,8 @@ const PRIVATE_RANGES: readonly string[] = [
 const THIS_HOST = 'this host';
 
 /**
- * Decides which pod CIDRs of remote clusters get a route. Others announce them, so a CIDR must not take packets away
- * from the local cluster, from this host, or from the Internet.
+ * Decides which pod CIDRs of remote clusters get a route. Another cluster announces them, so a CIDR must not take
+ * packets away from the local cluster, from this host, or from the Internet.
  */
 export class RemoteCIDRs {
   readonly #allowed: readonly Prefix[];

@@ -38,7 +38,10 @@ export interface SocketProgramsOptions {
   readonly cgroup: string;
   /** Descriptors of the maps, as returned by `ServicePins.descriptors`. */
   readonly maps: ReadonlyMap<string, number>;
-  /** The namespace whose loopback addresses answer for services, from `networkCookie`; 0: the initial one. */
+  /**
+   * The network namespace of the agent, from `networkCookie`; 0: the initial one. Loopback addresses answer for
+   * services only in it.
+   */
   readonly hostCookie: bigint;
 }
 
@@ -57,7 +60,7 @@ export function attachSocketPrograms(
     const path = join(folder, image.name);
     if (ownerOfProgram(bpf, path, attachType, image) === 'foreign') throw new ForeignPinError(path);
   }
-  // The programs keep the map alive. Each process has its own, because it may run in another network namespace.
+  // The programs keep the map alive. Each process creates a new map, because it may run in another network namespace.
   using hostMap = BpfMap.create(bpf, HOST_MAP, 'host');
   hostMap.values.view.setBigUint64(0, hostCookie, true);
   for (const error of hostMap.update(1)) if (error !== undefined) throw error;
