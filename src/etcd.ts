@@ -17,4 +17,4 @@ export type {
   LeaseID,
   ResponseHeader,
 } from './kvstore/session/transport.ts';
-export * from './kvstore-values.ts';
+export * from './kvstore-exports.ts';

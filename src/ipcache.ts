@@ -3,7 +3,7 @@
  * Node and no other package, so it runs in browsers and workers.
  */
 
-export * from './engine-values.ts';
+export * from './engine-exports.ts';
 export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
 export type { CacheReads } from './ipcache/cache-reads.ts';
 export type { ReadOptions } from './ipcache/change-hub.ts';

@@ -5,7 +5,7 @@
  */
 
 export type { List as ImmutableList, Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
-export * from './engine-values.ts';
+export * from './engine-exports.ts';
 export type {
   ClusterEndpointSlice,
   ClusterEndpointSliceKey,

@@ -45,4 +45,4 @@ export type {
   WatchStream,
   WriteOperation,
 } from './kvstore/session/transport.ts';
-export * from './kvstore-values.ts';
+export * from './kvstore-exports.ts';

@@ -1,5 +1,5 @@
 /**
- * The values that all engines share: errors, rejections, time, sources, identities, ports. The entry point of each
+ * The exports that all engines share: errors, rejections, time, sources, identities, ports. The entry point of each
  * engine exports them.
  */
 

@@ -1,4 +1,4 @@
-/** The values that all kvstore backends share. Part of the entries `etcd` and `testing`. */
+/** The exports that all kvstore backends share. Part of the entries `etcd` and `testing`. */
 
 export { UsageError } from './base/arguments.ts';
 export type { Clock, Random, Timer } from './base/clock.ts';
