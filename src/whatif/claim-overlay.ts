@@ -18,8 +18,8 @@ import {
   type Edit,
   EditError,
   orderAfter,
-  removalsByText,
-  textsOfWriter,
+  removalsByScope,
+  scopesOfWriter,
   writerText,
 } from './edits.ts';
 
@@ -65,13 +65,13 @@ export class ClaimOverlay {
   /** The changed address claims of nodes, by prefix, then by node. */
   readonly #nodeEdits = new Map<string, Map<string, readonly KeyEdit[]>>();
   readonly #compare: ReturnType<typeof comparison>;
-  readonly #removals: ReturnType<typeof removalsByText>;
+  readonly #removals: ReturnType<typeof removalsByScope>;
 
   /** Throws {@link EditError} if a claim or key of an edit is invalid. */
   constructor(edits: readonly Edit[]) {
     this.#edits = edits;
     this.#compare = comparison(orderAfter(edits));
-    this.#removals = removalsByText(edits);
+    this.#removals = removalsByScope(edits);
     for (const [index, edit] of edits.entries()) {
       if (edit.edit !== 'upsert' && edit.edit !== 'delete') continue;
       const parsed = parsePrefix(edit.key);
@@ -171,7 +171,7 @@ export class ClaimOverlay {
   /** Returns the index of the last edit that removes the claims of a writer; -1 if there is none. */
   #lastRemoval(writer: ClaimWriter): number {
     if (this.#removals.size === 0) return -1;
-    return Math.max(...textsOfWriter(writer).map((text) => this.#removals.get(text)?.last ?? -1));
+    return Math.max(...scopesOfWriter(writer).map((scope) => this.#removals.get(scope)?.last ?? -1));
   }
 }
 

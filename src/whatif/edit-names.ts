@@ -1,7 +1,7 @@
 import { showValue } from '../base/show-value.ts';
 import type { ClaimWriter, Writer } from '../ipcache/types.ts';
 import { canonicalKey } from '../net/prefix.ts';
-import { type Edit, EditError, removedTexts, textsOfWriter } from './edits.ts';
+import { type Edit, EditError, removedScopes, scopesOfWriter } from './edits.ts';
 import type { WhatIfEngines } from './what-if.ts';
 
 /** The names that an evaluation has found in the engines. */
@@ -15,15 +15,15 @@ interface FoundNames {
 /** Throws {@link EditError} if an edit names a cluster, node, owner or claim that does not exist. */
 export function checkNames(edits: readonly Edit[], engines: WhatIfEngines, found: FoundNames): void {
   const writers = engines.ipcache.writers();
-  const writtenTexts = new Set(writers.flatMap(textsOfWriter));
+  const writtenScopes = new Set(writers.flatMap(scopesOfWriter));
   const followed = new Set(engines.clusters?.() ?? []);
   const setBefore = new Set<string>(); // the claims that earlier edits have set
   for (const [index, edit] of edits.entries()) {
     if (edit.edit === 'upsert') setBefore.add(claimText(edit.key, edit.claim));
     if (edit.edit === 'delete') checkDelete(edit, index, engines, setBefore);
-    const removed = removedTexts(edit);
+    const removed = removedScopes(edit);
     if (removed.length === 0 || found.matched.has(edit)) continue;
-    if (removed.some((text) => writtenTexts.has(text))) continue;
+    if (removed.some((scope) => writtenScopes.has(scope))) continue;
     if (edit.edit === 'remove-cluster' && !followed.has(edit.cluster))
       throw new EditError(noRemoteCluster(edit.cluster, engines), {
         index,

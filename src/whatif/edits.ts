@@ -144,22 +144,21 @@ export function writerText({ source, owner }: NamedWriter): string {
   return `${source} ${owner}`;
 }
 
-/** Returns the text of a node for `remove-node`. No source is named `node`. */
-function nodeText(fullName: string): string {
+/** Returns the scope of the claims on a node. No source is named `node`. */
+function nodeScope(fullName: string): string {
   return `node ${fullName}`;
 }
 
 /**
- * Returns texts for the removed claims: a source, a writer (`source owner`) or a node. Empty if the edit removes none.
- * An edit removes the claims of a writer or node if one of these is among {@link textsOfWriter} or
- * {@link textsOfNode}.
+ * Returns the scopes whose claims an edit removes: a source, a writer (`source owner`) or a node. Empty if the edit
+ * removes none.
  */
-export function removedTexts(edit: Edit): readonly string[] {
+export function removedScopes(edit: Edit): readonly string[] {
   switch (edit.edit) {
     case 'remove-cluster':
       return SOURCES_OF_REMOTES.map((source) => writerText({ source, owner: edit.cluster }));
     case 'remove-node':
-      return [nodeText(edit.node)];
+      return [nodeScope(edit.node)];
     case 'remove-source': {
       const { source, owner } = edit;
       return [owner === undefined ? source : writerText({ source, owner })];
@@ -170,15 +169,15 @@ export function removedTexts(edit: Edit): readonly string[] {
 }
 
 /**
- * Returns the texts of edits that remove the claims of a writer in the IPCache. `remove-cluster` and `remove-node` do
- * not match the address claims of nodes, whose owner is the full name of the node: they are removed with their node.
+ * Returns the scopes that contain the claims of a writer in the IPCache. Address claims of nodes have the full name of
+ * the node as owner, so `remove-cluster` and `remove-node` do not remove them; they are removed with their node.
  */
-export function textsOfWriter(writer: NamedWriter): readonly string[] {
+export function scopesOfWriter(writer: NamedWriter): readonly string[] {
   return [writer.source, writerText(writer)];
 }
 
-/** Returns the texts of edits that remove the claim of a source on a node. */
-export function textsOfNode({
+/** Returns the scopes that contain the claim of a source on a node. */
+export function scopesOfNode({
   source,
   cluster,
   fullName,
@@ -188,17 +187,17 @@ export function textsOfNode({
   readonly fullName: string;
 }): readonly string[] {
   const ofOwners = [cluster, fullName].map((owner) => writerText({ source, owner }));
-  return [source, ...ofOwners, nodeText(fullName)];
+  return [source, ...ofOwners, nodeScope(fullName)];
 }
 
-/** Returns the indexes of the first and the last edit with each text of {@link removedTexts}. */
-export function removalsByText(
+/** Returns the indexes of the first and the last edit that removes each scope. */
+export function removalsByScope(
   edits: readonly Edit[],
 ): ReadonlyMap<string, { readonly first: number; readonly last: number }> {
   const removals = new Map<string, { readonly first: number; readonly last: number }>();
   for (const [index, edit] of edits.entries())
-    for (const text of removedTexts(edit))
-      removals.set(text, { first: removals.get(text)?.first ?? index, last: index });
+    for (const scope of removedScopes(edit))
+      removals.set(scope, { first: removals.get(scope)?.first ?? index, last: index });
   return removals;
 }
 

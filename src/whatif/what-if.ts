@@ -41,9 +41,9 @@ import {
   comparison,
   type Edit,
   orderAfter,
-  removalsByText,
+  removalsByScope,
   removesLocalServices,
-  textsOfNode,
+  scopesOfNode,
 } from './edits.ts';
 
 /** The engines read by `whatIf`. They must retain overruled claims (`retainOverruled`, the default). */
@@ -158,7 +158,7 @@ function serviceOf(edit: Edit): ServiceID | undefined {
 class Preview implements Disposable {
   readonly #engines: WhatIfEngines;
   readonly #edits: readonly Edit[];
-  readonly #removals: ReturnType<typeof removalsByText>;
+  readonly #removals: ReturnType<typeof removalsByScope>;
   /** The edits that remove services of the local or of remote clusters. */
   readonly #serviceRemovals: readonly IndexedEdit[];
   /** By key: each service in edits, and its edits. A manifest may contain thousands. */
@@ -194,7 +194,7 @@ class Preview implements Disposable {
     const { ipcache, services, nodes } = engines;
     this.#engines = engines;
     this.#edits = edits;
-    this.#removals = removalsByText(edits);
+    this.#removals = removalsByScope(edits);
     this.#serviceRemovals = [...edits.entries()].filter(
       ([, edit]) => removesLocalServices(edit) || clusterOfRemovedServices(edit) !== undefined,
     );
@@ -264,6 +264,7 @@ class Preview implements Disposable {
     if (services === undefined) return;
     let read = 0;
     let cost = 0;
+    // A service in an edit may not exist yet.
     for (const list of [services.states(), this.#namedServices.values()])
       for (const { id } of list) {
         read++;
@@ -372,9 +373,11 @@ class Preview implements Disposable {
   readonly #compareNodes = (a: Node, b: Node): number =>
     this.#compare({ source: a.source, owner: '' }, { source: b.source, owner: '' });
 
-  /** Returns true if an edit removes the claim on a node. The first such edit is a matched one. */
+  /** Returns true if an edit removes the claim on a node, and records the first such edit as matched. */
   #isRemoved(node: Node): boolean {
-    const removals = textsOfNode(node).map((text) => this.#removals.get(text)?.first ?? this.#edits.length);
+    const removals = scopesOfNode(node).map(
+      (scope) => this.#removals.get(scope)?.first ?? this.#edits.length,
+    );
     const first = this.#edits[Math.min(...removals)];
     if (first !== undefined) this.#matchedEdits.add(first);
     return first !== undefined;
@@ -477,6 +480,7 @@ class Preview implements Disposable {
   /** Adds to each prefix that would be gone the longest remaining prefix that contains it. */
   #withCovering(kept: readonly PrefixDifference[]): readonly PrefixDifference[] {
     const { namedPrefixes } = this.#overlay;
+    // An edit can add a claim to a prefix without claims.
     const lengths = new Set(
       Array.from(namedPrefixes, (prefix) => Number.parseInt(prefix.split('/')[1] ?? '', 10)),
     );
