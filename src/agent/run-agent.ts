@@ -136,7 +136,7 @@ export async function followMesh(
     if (live === undefined) for (const line of addressLines(api)) log.info(line);
     else {
       showState(agent, agent.status(), terminal);
-      // A recorded state has no settings, and does not change.
+      // Without settings, the agent shows a recorded state, which does not change.
       const last = run.settings === undefined ? 'Ctrl-C stops.' : 'Changes follow; Ctrl-C stops.';
       for (const line of [...addressLines(api), last]) terminal.line(terminal.paint('faint', line));
     }

@@ -20,8 +20,7 @@ async function readFrom(handle: FileHandle, into: Uint8Array, position: number):
 const MAX_PARTS = 1024;
 
 /**
- * Returns the number of read bytes. The buffers are not filled if the file ends, or if a read was
- * interrupted.
+ * Returns the number of bytes read: fewer than the buffers can hold if the file ends, or if a read is interrupted.
  */
 async function readPartsFrom(
   handle: FileHandle,

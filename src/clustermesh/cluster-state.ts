@@ -39,9 +39,9 @@ export interface ClusterFollow {
   /** If true, a resource is followed only when its canary exists. */
   readonly needsCanaries: boolean;
   /**
-   * The applied deletes, including those of keys missing in a complete list. `proven`: only deletes before the next
-   * write or delete of the configuration; `all`: every delete, because the cluster has no configuration that can prove
-   * them, or because fail static is off; `none`: no delete, because the configuration is gone.
+   * The applied deletes, including those of keys missing in a complete list. `proven`: only a delete at whose revision
+   * the configuration was still the one of the handshake (`DeleteGuard`); `all`: every delete, because the cluster has
+   * no configuration to check, or because fail static is off; `none`: no delete, because the configuration is gone.
    */
   readonly deletes: 'proven' | 'all' | 'none';
   /** If true, complete lists delete nothing, because the kvstore is being refilled. The input `refilled` ends this. */
@@ -82,8 +82,8 @@ export interface ClusterState {
   readonly config: ClusterConfig | undefined;
   /**
    * The configurations found by the last handshake. `read`: that of the cluster. `gone`: none of the cluster,
-   * although it once had one. `others`: only those of other clusters, or unknown ones. `none`: none at all. Undefined
-   * before the first handshake.
+   * although it once had one. `others`: none of the cluster, but of other clusters, or those may not be read. `none`:
+   * none at all. Undefined before the first handshake.
    */
   readonly found: 'none' | 'read' | 'gone' | 'others' | undefined;
   /** True if the kvstore was replaced or lost the configuration, and has not been proven complete since. */

@@ -10,7 +10,7 @@ export function mix(hash: number, word: number): number {
   return h ^ (h >>> 15);
 }
 
-/** Returns a hash of a text. A secret `seed` prevents attackers from choosing texts with one hash. */
+/** Returns a hash of a text. A secret `seed` prevents attackers from choosing texts with the same hash. */
 export function hashText(text: string, seed: number): number {
   let hash = seed;
   for (let i = 0; i < text.length; i++) hash = mix(hash, text.charCodeAt(i));

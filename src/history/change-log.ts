@@ -50,7 +50,10 @@ function segmentSize(maxMemory: number, maxDisk = Number.POSITIVE_INFINITY): num
   return Math.max(MIN_SEGMENT_BYTES, most);
 }
 
-/** Returns true if changes with these causes share a batch head: the record of a cause, before the changes with it. */
+/**
+ * Returns true if two causes are equal. Consecutive changes with equal causes share a batch head, the record of the
+ * cause.
+ */
 function sameCause(a: ChangeCause | undefined, b: ChangeCause | undefined): boolean {
   if (a === b) return true;
   const isSame = a?.store === b?.store && a?.revision === b?.revision && a?.kind === b?.kind;
@@ -61,7 +64,10 @@ function sameCause(a: ChangeCause | undefined, b: ChangeCause | undefined): bool
 export interface ChangeLogCounts {
   /** Records by kind since the start. */
   readonly records: Readonly<Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number>>;
-  /** Changes that were not recorded: too many in a second (`rate`), or a document too large for a segment (`size`). */
+  /**
+   * Changes that were not recorded: too many per second for several seconds (`rate`), or a document too large for a
+   * segment (`size`).
+   */
   readonly lost: Readonly<Record<'rate' | 'size', number>>;
   /** Memory of the records and their indexes in bytes. */
   readonly bytes: number;
@@ -101,7 +107,10 @@ export class ChangeLog implements CertaintyInputs {
   /** The current interval of changes lost by their rate, and their number. */
   #rateLoss: UncertainSpan | undefined;
   #rateLossCount = 0;
-  /** By owner: the interval in which its restored claims were released, for which answers may lack them. */
+  /**
+   * By owner: the interval from the start of the life to the last release of one of its restored claims. Answers for
+   * this interval may lack these claims.
+   */
   readonly #releases = new Map<string, UncertainSpan>();
   /** Begins when the recording ended. */
   #recordingEnd: UncertainSpan | undefined;
@@ -127,7 +136,7 @@ export class ChangeLog implements CertaintyInputs {
     return this.#segmentBytes;
   }
 
-  /** A number that increases with each change of {@link ChangeLog.spans} or of the pieces of the clock. */
+  /** A number that increases with each change of {@link ChangeLog.spans} or of {@link ChangeLog.clock}. */
   get stateVersion(): number {
     return this.#stateVersion;
   }
@@ -204,7 +213,7 @@ export class ChangeLog implements CertaintyInputs {
     };
   }
 
-  /** Sets the store and revision of the next records; undefined if they have none. */
+  /** Sets the cause of the next changes; undefined if they have none. */
   setCause(cause: ChangeCause | undefined): void {
     this.#cause = cause;
   }

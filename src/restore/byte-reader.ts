@@ -1,6 +1,6 @@
 import { FIRST_NUMBER, MAX_NUMBERED_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byte-writer.ts';
 
-/** The scale of the sixth group of a number. */
+/** A number has at most five groups of 7 bits. This would be the scale of a sixth one. */
 const SCALE_END = 2 ** 35;
 
 /** Thrown if bytes are not part of a valid checkpoint. */
@@ -32,7 +32,7 @@ export class ByteReader {
     return this.#at;
   }
 
-  /** Returns the bytes from `at` up to the next byte, one character for each. */
+  /** Returns the bytes from `at` to the current position, one character for each. */
   charactersSince(at: number): string {
     return this.#bytes.toString('latin1', at, this.#at);
   }
@@ -45,7 +45,7 @@ export class ByteReader {
     return this.#bytes.readInt32BE(this.#advance(4));
   }
 
-  /** Returns an unsigned integer of at most five groups. */
+  /** Returns an unsigned integer: groups of 7 bits, lowest first. The top bit of each group except the last is set. */
   number(): number {
     let value = 0;
     for (let scale = 1; scale < SCALE_END; scale *= 0x80) {

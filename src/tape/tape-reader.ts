@@ -66,8 +66,11 @@ async function* readTapePart(path: string): AsyncGenerator<readonly PlacedLine[]
   }
 }
 
-/** Yields the text of a file. For a torn file, yields the text up to its end without an error. */
-async function* decompressed(path: string, lines: () => number): AsyncGenerator<Buffer, void, void> {
+/**
+ * Yields the text of a file. For a truncated file, yields the text up to its end without an error. `lineCount` returns
+ * the number of lines read so far, for errors.
+ */
+async function* decompressed(path: string, lineCount: () => number): AsyncGenerator<Buffer, void, void> {
   const handle = await openRegularFile(path).catch((cause: unknown) => {
     throw unreadable('tape', path, cause);
   });
@@ -77,16 +80,16 @@ async function* decompressed(path: string, lines: () => number): AsyncGenerator<
     for await (const chunk of stream) yield chunk;
   } catch (cause) {
     const [at, problem] =
-      lines() === 0
+      lineCount() === 0
         ? [path, 'not a file of a tape, or damaged at its beginning']
-        : [`${path}:${lines()}`, 'damaged after this line'];
+        : [`${path}:${lineCount()}`, 'damaged after this line'];
     throw new TapeError(at, `${problem}: ${messageOf(cause)}`, { cause });
   } finally {
     stream.destroy();
   }
 }
 
-/** Like {@link readTapePart} for a file of a tape, and reports the progress after `verb`. */
+/** Like {@link readTapePart} for a file of a tape. Reports the progress in texts that begin with `verb`. */
 export async function* readWithProgress(
   verb: string,
   parts: readonly TapePart[],

@@ -119,7 +119,7 @@ export function pastLists(
     const name = listName(instance, `ipcache ${++count}`, snapshot.revision, { limit: 0, ...query });
     const past = pastDocument({ ...changed, effectiveSince: undefined, effectiveUntil: undefined });
     const items = pastEntries(model, { snapshot, changed, filters, past });
-    // The changes of a list are not shared, and use more memory than its snapshot.
+    // The changes count as the view, because no other list shares them, and they use more memory than the snapshot.
     return { name, revision, view: changed, past, items };
   };
 }

@@ -77,7 +77,10 @@ class BestOf {
   readonly #isRepeated: boolean;
   /** Best first; at most the limit. */
   readonly #best: FoundKey[] = [];
-  /** All found keys of a repeated kind. Of another kind, only those in `#best`: only exact keys are found twice. */
+  /**
+   * All found keys of a repeated kind. Of another kind, only those in `#best`: only exact keys are found twice, and
+   * they sort first.
+   */
   readonly #keys = new Set<string>();
   total = 0;
 
@@ -260,7 +263,7 @@ class Search {
         this.#add('pod', `${namespace}/${wanted}`, 'exact');
     });
     const pods = function* (): Generator<readonly [namespace: string, pod: string], void, void> {
-      // Twice the maximum, so that more than the maximum remain if pods are deleted during the search.
+      // Twice the maximum, so that `truncated` is set even if some of the pods are deleted during the search.
       for (const namespace of namespaces())
         for (const pod of ipcache.podsOf(namespace, 2 * MAX_COMPARED.pod)) yield [namespace, pod];
     };

@@ -22,8 +22,8 @@ interface VerifiedConnection {
 /**
  * Keeps room for new connections, so that clients whose requests are refused cannot hold all of them. A connection
  * is unverified until one of its requests is accepted. If more than {@link MAX_UNVERIFIED} unverified connections are
- * open, the oldest of them is closed. If {@link MAX_CONNECTIONS} are open in total, the oldest unverified one is
- * closed. If there is none, the verified one that has been idle longest is closed, or else the new one.
+ * open, the oldest of them is closed. If {@link MAX_CONNECTIONS} are open in total, the oldest unverified one before
+ * the new one is closed. If there is none, the verified one that has been idle longest is closed, or else the new one.
  */
 export class ConnectionLimit {
   /** Unverified connections by key, oldest first. */

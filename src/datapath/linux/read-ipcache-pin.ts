@@ -3,7 +3,7 @@ import { openIPCachePin, tunnelText } from './ipcache-map.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 export interface PinnedEntry {
-  /** Canonical, with a length. */
+  /** A canonical CIDR; for a key that is not a prefix, a text of its bytes. */
   readonly prefix: string;
   readonly identity: number;
   /** Undefined if the entry has no tunnel endpoint. */

@@ -47,7 +47,10 @@ interface LocalPod {
   /** The last known state of the pod. */
   readonly pod: ParsedPod;
   readonly isDeleted: boolean;
-  /** Uid and labels of the last successful call, as one text. Empty after a failed removal, which may have begun. */
+  /**
+   * Uid and labels of the last successful call, as one text; undefined before it. Empty after a failed removal: the
+   * labels may be removed in part, so they are passed again if the pod returns.
+   */
   applied: string | undefined;
   /** True if the last call has failed, so that it is retried. */
   hasFailed: boolean;

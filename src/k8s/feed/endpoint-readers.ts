@@ -62,7 +62,7 @@ function indexFor(entries: readonly SliceEntry[], entry: SliceEntry): number {
   return lowerBound(entries, (other) => comesBefore(other, entry));
 }
 
-/** Returns true if two claims describe the same endpoint. The rank is ignored, because it belongs to the slice. */
+/** Returns true if two claims are equal except for their `EndpointRank`, which is that of the slice. */
 function sameEndpoint(a: EndpointClaim | undefined, b: EndpointClaim | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   const { deleting, createdAt, uid } = a;
@@ -82,7 +82,7 @@ export class SlicedEndpointReader implements KindReader<ParsedCiliumEndpointSlic
   readonly #engine: EndpointEngine;
   readonly #shared = new SharedParts();
   readonly #endpoints = new Map<string, SlicedEndpoint>();
-  /** The entries of each slice by endpoint, by the name of the slice. */
+  /** By the name of a slice: its entries by endpoint. */
   readonly #slices = new Map<string, Map<string, SliceEntry>>();
   /** True while a list arrives. */
   #isListing = false;

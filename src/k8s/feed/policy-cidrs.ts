@@ -49,7 +49,7 @@ type Steps = Generator<undefined, void, void>;
  * `generated`, which is weaker than the source of a pod. Each policy and each group is a resource, so a CIDR stays
  * while one of them contains it. An exception of a CIDR is a CIDR, too, and has an identity of its own (Cilium since
  * 1.17: `GetCIDRPrefixes`, pkg/policy/cidr.go). Changes are applied in steps, because a policy or a group may have tens
- * of thousands of CIDRs. A list is complete after the steps of its changes.
+ * of thousands of CIDRs. A list of objects counts as complete when the steps of its changes are done.
  */
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;

@@ -40,8 +40,8 @@ interface Token {
 /** The version of the token in the response to an expired token. */
 const LATEST = -1;
 
-/** Maximum time for which a request waits until the watch cache has reached its version. */
-const BEHIND_MS = 3000;
+/** Time for which a request waits if its version is ahead of the watch cache. */
+const VERSION_WAIT_MS = 3000;
 
 function tokenText(token: Token): string {
   return Buffer.from(JSON.stringify({ v: 'meta.k8s.io/v1', rv: token.version, start: token.after })).toString(
@@ -86,7 +86,7 @@ export class ObjectLists {
     const version = readVersion(query.get('resourceVersion'));
     if (version === undefined) return this.#page(selection, this.#store.version, '', limit);
     const resource = resourceKey(selection.type);
-    if (version > this.#cache.versionOf(resource)) await sleep(this.#clock, BEHIND_MS);
+    if (version > this.#cache.versionOf(resource)) await sleep(this.#clock, VERSION_WAIT_MS);
     const known = this.#cache.versionOf(resource);
     if (version > known) throw versionTooLarge(version, known);
     return this.#page(selection, Math.max(known, this.#store.compacted), '', 0);

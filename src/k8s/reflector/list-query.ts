@@ -45,7 +45,7 @@ export function streamPath(kind: ResourceKind, version: string, timeoutSeconds: 
     sendInitialEvents: 'true',
     resourceVersionMatch: 'NotOlderThan',
     resourceVersion: version === '' ? undefined : version,
-    allowWatchBookmarks: 'true', // required for the end of the objects
+    allowWatchBookmarks: 'true', // a bookmark marks the end of the objects
     timeoutSeconds: String(timeoutSeconds),
   });
 }

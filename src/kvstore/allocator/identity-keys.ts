@@ -37,11 +37,11 @@ export interface IdentityCall {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The labels in the cache of this node. Must be read while their lock is held. */
-export interface KnownMasters {
-  /** The identity of the labels in the cache; undefined if there is none. */
+/** The identity of labels in the cache of this node. Must be read while the lock of the labels is held. */
+export interface CachedMaster {
+  /** Undefined if the cache has no identity of the labels. */
   readonly cached: NumericIdentity | undefined;
-  /** All writes before this revision are in the cache. If the store is restored later, the lock is lost. */
+  /** All writes before this revision are in the cache, while the lock is held. A restore of the store ends the lock. */
   readonly revision: number;
 }
 
@@ -51,7 +51,7 @@ export interface KnownMasters {
  *     id/<number>             → labels    the master key; exists until it is collected
  *     value/<labels>/<node>   → number    one slave key per node that uses it, under the lease of the node
  *
- * Each method is one read or write; the allocator decides their order. Rejects like the backend.
+ * Each method is one read or write; the allocator decides their order. A method rejects with the error of the backend.
  */
 export class IdentityKeys {
   readonly #options: IdentityKeysOptions;
@@ -71,7 +71,7 @@ export class IdentityKeys {
    */
   async *find(
     labels: Labels,
-    known: KnownMasters,
+    known: CachedMaster,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<NumericIdentity> {
     yield* await this.#bySlave(labels, signal);
@@ -157,7 +157,7 @@ export class IdentityKeys {
    */
   async #byMaster(
     labels: Labels,
-    { cached, revision }: KnownMasters,
+    { cached, revision }: CachedMaster,
     signal: AbortSignal | undefined,
   ): Promise<ReadonlySet<NumericIdentity>> {
     const { backend } = this.#options;

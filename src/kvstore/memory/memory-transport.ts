@@ -18,8 +18,9 @@ import type { MemoryServer } from './memory-server.ts';
 
 // A write takes about 10 µs with the store and its watches, so this is 3 ms.
 const OPERATIONS_PER_TURN = 256;
-// For each 128 KiB of buffers, V8 may insert a step of its marking, which takes 5 to 10 ms. The values of this number
-// of IPs take 160 KiB; a block of values takes about 30 KiB while it is expanded and read.
+// A read ends its turn after so many keys or expanded blocks, because V8 may insert a step of its marking, which takes
+// 5 to 10 ms, for each 128 KiB of buffers. The values of 1,024 IPs take 160 KiB; a block of values takes about 30 KiB
+// while it is expanded and read.
 const KEYS_PER_TURN = 1024;
 const EXPANSIONS_PER_TURN = 8;
 

@@ -8,7 +8,7 @@ const MAX_VALUE_BYTES = 1024;
 const BLOCK_BYTES = 8192;
 /** Minimum size of the only block of a smaller transaction. A smaller block saves too little. */
 const MIN_BLOCK_BYTES = 2048;
-/** Minimum of zlib. */
+/** Minimum `chunkSize` of zlib. */
 const MIN_CHUNK_BYTES = 64;
 const DEFLATE = { level: 1, windowBits: 13, memLevel: 5 } as const;
 /**

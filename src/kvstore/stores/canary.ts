@@ -52,6 +52,7 @@ export class Canary {
     return wasTrue;
   }
 
+  /** Records that the canary was deleted with its lease. Call {@link retract} afterwards. */
   recordExpiry(): void {
     this.#mayExist = false;
   }

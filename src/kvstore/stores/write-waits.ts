@@ -12,8 +12,8 @@ const NONE: readonly WriteWait[] = [];
 
 /**
  * The waiters for the writes of a {@link SyncStore}, or for the canary after them. A waiter requires all names that
- * were unfinished when it was added, and all names that are invalidated later. Only the names that a waiter does *not*
- * require are counted, so the cost of a waiter does not depend on the number of names.
+ * were unfinished when it was added, and all written names that the kvstore may have lost since. Only the names that a
+ * waiter does *not* require are counted, so the cost of a waiter does not depend on the number of names.
  *
  *     unfinished names   a  b  c │ d  e │ f        the first waiter requires a, b and c: 6 − 3
  *     waiters                    1      2
@@ -53,7 +53,7 @@ export class WriteWaits<N> {
   }
 
   /**
-   * Undoes {@link recordQueued}, because the name was written, or was invalidated: then all waiters require it.
+   * Undoes {@link recordQueued}, because the name was written, or must be written again: then all waiters require it.
    */
   forgetQueued(name: N): void {
     const wait = this.#nameWaits.size === 0 ? undefined : this.#nameWaits.get(name);

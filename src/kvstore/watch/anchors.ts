@@ -81,7 +81,7 @@ export class Anchors {
     const all = [...this.#latest, ...copied];
     this.#latest = all.slice(-LATEST);
     const replaced = all.at(-LATEST - 1);
-    if (replaced !== undefined) this.#promote(replaced);
+    if (replaced !== undefined) this.#addOlder(replaced);
   }
 
   clear(): void {
@@ -91,10 +91,10 @@ export class Anchors {
   }
 
   /**
-   * Moves an anchor to the older anchors. If a batch replaces several anchors, only the newest of them is moved; the
+   * Adds an anchor to the older anchors. If a batch replaces several anchors, only the newest of them is added; the
    * others are dropped.
    */
-  #promote(anchor: Anchor): void {
+  #addOlder(anchor: Anchor): void {
     if (this.#older.length === OLDER) this.#older.splice(this.#indexToRemove(), 1);
     this.#older.push(anchor);
   }

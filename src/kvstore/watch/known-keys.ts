@@ -17,8 +17,8 @@ const ROWS_PER_STEP = 64;
 /**
  * The keys which the reader of a watch knows: their mod revisions, and checksums of their values. Every change here is
  * queued for the reader at the same time, so when the queue is empty, the reader has received exactly this state. Event
- * types are derived from this state, not from the server. Values with equal revisions and checksums count as equal, so
- * of the values which differ between two histories at one revision, one in 2³² is missed.
+ * types are derived from this state, not from the server. Values with equal revisions and checksums count as equal: if
+ * two histories have different values at one revision, one difference in 2³² is missed.
  *
  * During a listing, keys that were not listed yet are *unconfirmed*: the reader knows them, and they are deleted if the
  * listing ends without them.
@@ -48,6 +48,7 @@ export class KnownKeys {
     return this.#size;
   }
 
+  /** Number of confirmed keys. */
   get confirmed(): number {
     return this.#confirmed;
   }
@@ -128,7 +129,10 @@ export class KnownKeys {
     yield* this.#dropRows(revision, (row) => !this.#keys.isConfirmed(row));
   }
 
-  /** Deletes the confirmed keys that a listing at `revision` does not contain, in steps. */
+  /**
+   * Deletes the confirmed keys that a listing at `revision` does not contain, in steps. They were deleted while no
+   * stream was open.
+   */
   *dropMissing(listed: ListedRows, revision: number): Generator<void> {
     if (this.#confirmed === listed.count) return;
     yield* this.#dropRows(revision, (row) => this.#keys.isConfirmed(row) && !listed.has(row));

@@ -1,7 +1,7 @@
 import { compareKeys, NO_END, prefixEnd } from '../codec/key-range.ts';
 import type { RangeResponse } from '../session/transport.ts';
 
-/** A range with more pages than these is too wide. */
+/** A range with more pages is too wide. */
 const MAX_PAGES = 4;
 
 /**

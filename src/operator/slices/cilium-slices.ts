@@ -158,7 +158,8 @@ export class CiliumSlices {
       this.#dirty.add(name);
       return;
     }
-    this.#endWaits(name); // also if the answer of its write was lost
+    // The slice is written, perhaps by a request whose response was lost.
+    this.#endWaits(name);
     this.#dirty.delete(name);
   }
 

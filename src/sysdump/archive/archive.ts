@@ -69,7 +69,7 @@ export const DEFAULT_LIMITS: ArchiveLimits = {
   archiveBytes: 64 * 2 ** 30,
 };
 
-/** The number of bytes left to unpack. */
+/** The number of bytes that may still be unpacked. */
 export class ByteBudget {
   readonly #limit: number;
   #left: number;

@@ -96,7 +96,7 @@ export class LineScrub {
     return this.#addresses.replace(text) ?? text.replace(PARTS, (part) => this.#replacePart(part));
   }
 
-  /** Replaces a match of {@link PARTS}. If its length is not that of a prefix, only the address is replaced. */
+  /** Replaces a match of {@link PARTS}. If an address has an invalid prefix length, only the address is replaced. */
   #replacePart(part: string): string {
     const replaced = this.#addresses.replace(part);
     if (replaced !== undefined) return replaced;
@@ -139,8 +139,8 @@ export class LineScrub {
   }
 
   /**
-   * Returns the replaced fields `IP` and `Mask` of a prefix; undefined if one is no text. A mask is kept, because it is
-   * only a length.
+   * Returns the replaced fields `IP` and `Mask` of a prefix; undefined if they are invalid. A mask is kept, because it
+   * is only a length.
    */
   #masked(prefix: { readonly IP: unknown; readonly Mask: unknown }): ReadonlyMap<string, string> | undefined {
     const { IP: ip, Mask: mask } = prefix;

@@ -1,8 +1,10 @@
 /*
  * A compressed block begins with its literals (RFC 8878, section 3.1.1.3.1):
  *
- *     header            Huffman table: [size of the weights]  [FSE table: accuracy, probabilities …]  [weights …]
- *     3, 4 or 5 bytes                  1, below 128 if FSE    from bit 4 of its first byte
+ *     header       3, 4 or 5 bytes
+ *     size         1 byte: the size of the FSE table and the weights; from 128 on, the weights are not compressed
+ *     FSE table    4 bits: the accuracy; then the probabilities, each of a variable number of bits
+ *     weights      of the Huffman table, compressed with the FSE table
  */
 
 /** The stored accuracy plus this is the accuracy. */
@@ -33,7 +35,8 @@ export function hasEndlessWeights(block: Uint8Array): boolean {
   const whole = (1 << (accuracy + 1)) - 1;
   const end = Math.min(block.length, at + 1 + size) * 8;
   for (let bit = (at + 1) * 8 + 4; bit < end; ) {
-    // While nothing is assigned, the value 1 means probability 0, and the value with all bits set means the whole
+    // While no probability is assigned, the number 1 in `accuracy` bits means probability 0. Counts of further zeros
+    // follow, of 2 bits each; after a count of 3, there is another one. With one bit more, all bits set mean the whole
     // probability.
     const number = bitsAt(block, bit, accuracy + 1);
     if (number === whole) return true;
