@@ -68,7 +68,7 @@ function fillNamespace(server: MemoryServer, clusterID: number, namespace: numbe
       deprecatedTopology: new Map(),
     })),
   });
-  put(server, endpointSliceKey(cluster, key.namespace, key.name), slice);
+  put(server, endpointSliceKey({ cluster, namespace: key.namespace, name: key.name }), slice);
 }
 
 function clustersOf(n: number, globalNamespaces: number): readonly MemoryServer[] {

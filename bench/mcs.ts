@@ -131,12 +131,17 @@ class Exporters {
 
   export(i: number, port: number): void {
     const { server, name } = this.#of(i);
-    put(server, serviceExportKey(name, NAMESPACE, `svc-${i}`), exported(name, `svc-${i}`, port));
+    put(
+      server,
+      serviceExportKey({ cluster: name, namespace: NAMESPACE, name: `svc-${i}` }),
+      exported(name, `svc-${i}`, port),
+    );
   }
 
   serve(i: number, address: string): void {
     const { server, name, id } = this.#of(i);
-    const key = endpointSliceKey(name, NAMESPACE, `${derivedName(NAMESPACE, `svc-${i}`)}-x`);
+    const sliceName = `${derivedName(NAMESPACE, `svc-${i}`)}-x`;
+    const key = endpointSliceKey({ cluster: name, namespace: NAMESPACE, name: sliceName });
     put(server, key, slice(name, id, `svc-${i}`, address));
   }
 

@@ -97,7 +97,7 @@ describe('the format in which the services of a cluster are read', () => {
     const server = cluster(ONLY);
     writeSlice(server, { ...slice('s0', 's0-y'), clusterID: 0 }, ['10.0.0.3']);
     writeSlice(server, { ...slice('s0', 's0-z'), clusterID: 2 }, ['10.0.0.4']);
-    write(server, endpointSliceKey('a', 'ns', 'text'), '{}');
+    write(server, endpointSliceKey({ cluster: 'a', namespace: 'ns', name: 'text' }), '{}');
     await follow(server);
     expect(backendsOf('s0')).toEqual(['10.0.0.2']);
     expect(statusOf().rejections.byReason).toEqual({ 'cluster-id-mismatch': 2, 'invalid-zstd': 1 });
@@ -121,8 +121,8 @@ describe('a cluster that changes its mode', () => {
     await follow(server);
     const seen = watched();
     configure(server, ONLY);
-    write(server, serviceKey('a', 'ns', 's0'), undefined);
-    write(server, serviceKey('a', 'ns', 's1'), undefined);
+    write(server, serviceKey({ cluster: 'a', namespace: 'ns', name: 's0' }), undefined);
+    write(server, serviceKey({ cluster: 'a', namespace: 'ns', name: 's1' }), undefined);
     await settle(12);
     expect(backendsOf('s0')).toEqual(['10.0.0.1', '10.0.0.2']);
     expect(backendsOf('s1')).toEqual(['10.0.1.1']);
@@ -148,7 +148,7 @@ describe('a cluster that changes its mode', () => {
     await follow(server);
     writeSlice(server, slice('s0', 's0-x'), ['10.0.0.2']);
     configure(server, ONLY);
-    write(server, serviceKey('a', 'ns', 's0'), undefined);
+    write(server, serviceKey({ cluster: 'a', namespace: 'ns', name: 's0' }), undefined);
     await settle(12);
     expect(backendsOf('s0')).toEqual(['10.0.0.1']);
     expect(statusOf().state).toBe('watching');
@@ -167,7 +167,7 @@ describe('a cluster that changes its mode', () => {
     const link = agent.links.get('a')?.link;
     link?.stallWatch('cilium/cluster-config/');
     configure(server, ONLY);
-    write(server, serviceKey('a', 'ns', 's0'), undefined);
+    write(server, serviceKey({ cluster: 'a', namespace: 'ns', name: 's0' }), undefined);
     await settle(12);
     expect(backendsOf('s0')).toEqual(['10.0.0.1']);
     link?.unstallWatch('cilium/cluster-config/');

@@ -1,4 +1,7 @@
-import { checkArgument, TEXT } from '../../base/arguments.ts';
+import { type Check, checkArgument, NUMBER, objectWith, oneOf, TEXT } from '../../base/arguments.ts';
+import type { ClusterEndpointSliceKey } from '../../model/cluster-endpoint-slice.ts';
+import type { NodeName } from '../../model/cluster-node.ts';
+import type { ClusterServiceKey } from '../../model/cluster-service.ts';
 
 /*
  * Names of the keys of a Cilium kvstore (WIRE, "Keys"). All prefixes end in `/`, so that a watch of cluster `a` never
@@ -64,6 +67,11 @@ export const DEFAULT_ADDRESS_SPACE = 'default';
 /** `state`: the kvstore of a cluster itself. `cache`: a copy by kvstoremesh (`capabilities.cached`). */
 export type KeyLayout = 'state' | 'cache';
 
+const RESOURCE: Check = oneOf(...COPIED_RESOURCES);
+const LAYOUT: Check = oneOf('state', 'cache');
+const NODE_NAME: Check = objectWith({ cluster: TEXT, name: TEXT });
+const NAMESPACED_NAME: Check = objectWith({ cluster: TEXT, namespace: TEXT, name: TEXT });
+
 /**
  * Returns the watched prefix of a resource of a cluster. In the kvstore of the cluster itself, the keys of identities
  * and IPs do not contain its name.
@@ -73,38 +81,47 @@ export function resourcePrefix(
   cluster: string,
   layout: KeyLayout = 'state',
 ): string {
+  checkArgument('resourcePrefix: resource', resource, RESOURCE);
+  checkArgument('resourcePrefix: cluster', cluster, TEXT);
+  checkArgument('resourcePrefix: layout', layout, LAYOUT);
   const base = `cilium/${layout}/${resource}/v1/`;
   if (resource === 'identities') return layout === 'state' ? `${base}id/` : `${base}${cluster}/id/`;
   return `${base}${resource === 'ip' && layout === 'state' ? DEFAULT_ADDRESS_SPACE : cluster}/`;
 }
 
 /** Returns the key of a node. */
-export function nodeKey(cluster: string, name: string): string {
-  return `${resourcePrefix('nodes', cluster)}${name}`;
+export function nodeKey(node: NodeName): string {
+  checkArgument('nodeKey: node', node, NODE_NAME);
+  return `${resourcePrefix('nodes', node.cluster)}${node.name}`;
 }
 
 /** Returns the key of a service. */
-export function serviceKey(cluster: string, namespace: string, name: string): string {
-  return `${resourcePrefix('services', cluster)}${namespace}/${name}`;
+export function serviceKey(service: ClusterServiceKey): string {
+  checkArgument('serviceKey: service', service, NAMESPACED_NAME);
+  return `${resourcePrefix('services', service.cluster)}${service.namespace}/${service.name}`;
 }
 
-/** @param name the name of the slice, not of its service */
-export function endpointSliceKey(cluster: string, namespace: string, name: string): string {
-  return `${resourcePrefix('endpointslices', cluster)}${namespace}/${name}`;
+/** Returns the key of an endpoint slice. */
+export function endpointSliceKey(slice: ClusterEndpointSliceKey): string {
+  checkArgument('endpointSliceKey: slice', slice, NAMESPACED_NAME);
+  return `${resourcePrefix('endpointslices', slice.cluster)}${slice.namespace}/${slice.name}`;
 }
 
 /** Returns the key of a ServiceExport of the multi-cluster services API. */
-export function serviceExportKey(cluster: string, namespace: string, name: string): string {
-  return `${resourcePrefix('serviceexports', cluster)}${namespace}/${name}`;
+export function serviceExportKey(service: ClusterServiceKey): string {
+  checkArgument('serviceExportKey: service', service, NAMESPACED_NAME);
+  return `${resourcePrefix('serviceexports', service.cluster)}${service.namespace}/${service.name}`;
 }
 
 /** @param prefix an endpoint IP or a CIDR in canonical form */
 export function ipKey(prefix: string): string {
+  checkArgument('ipKey: prefix', prefix, TEXT);
   return `${resourcePrefix('ip', '')}${prefix}`;
 }
 
 /** Returns the master key of an identity. */
 export function identityKey(id: number): string {
+  checkArgument('identityKey: id', id, NUMBER);
   return `${IDENTITIES_PREFIX}id/${id}`;
 }
 
@@ -115,6 +132,8 @@ export function identityValuePrefix(labels: string): string {
 
 /** Returns the slave key of one node for the identity. */
 export function identityValueKey(labels: string, node: string): string {
+  checkArgument('identityValueKey: labels', labels, TEXT);
+  checkArgument('identityValueKey: node', node, TEXT);
   return `${identityValuePrefix(labels)}${node}`;
 }
 
@@ -123,11 +142,13 @@ export const CLUSTER_CONFIG_PREFIX = 'cilium/cluster-config/';
 
 /** Returns the key of a cluster's configuration. */
 export function clusterConfigKey(cluster: string): string {
+  checkArgument('clusterConfigKey: cluster', cluster, TEXT);
   return `${CLUSTER_CONFIG_PREFIX}${cluster}`;
 }
 
 /** The canaries of a cluster. */
 export function syncedPrefix(cluster: string): string {
+  checkArgument('syncedPrefix: cluster', cluster, TEXT);
   return `cilium/synced/${cluster}/`;
 }
 
@@ -135,6 +156,8 @@ export function syncedPrefix(cluster: string): string {
  * Returns the canary that marks the prefix of a resource as complete: `cilium/synced/<cluster>/cilium/state/nodes/v1`.
  */
 export function syncedKey(cluster: string, resource: CopiedResource, layout: KeyLayout = 'state'): string {
+  checkArgument('syncedKey: resource', resource, RESOURCE);
+  checkArgument('syncedKey: layout', layout, LAYOUT);
   return `${syncedPrefix(cluster)}cilium/${layout}/${resource}/v1`;
 }
 

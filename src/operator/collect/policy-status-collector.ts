@@ -115,7 +115,8 @@ export class PolicyStatusCollector implements Collector {
     const { backend, cluster } = this.#options;
     const gone = new Map<string, string>();
     for (const [node, lastUpdated] of entries)
-      if ((await backend.get(nodeKey(cluster, node), { signal })) === undefined) gone.set(node, lastUpdated);
+      if ((await backend.get(nodeKey({ cluster, name: node }), { signal })) === undefined)
+        gone.set(node, lastUpdated);
     return gone;
   }
 

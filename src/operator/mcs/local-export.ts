@@ -49,7 +49,7 @@ export function readLocalExport(
     internalTrafficPolicy: spec('internalTrafficPolicy'),
     trafficDistribution: spec('trafficDistribution'),
   };
-  const decoded = decodeServiceExport(key, { json }, serviceExportKey(cluster, namespace, name));
+  const decoded = decodeServiceExport(key, { json }, serviceExportKey(key));
   if (decoded.ok) return { isValid: true, service: decoded.value, dropped: decoded.dropped ?? [] };
   const { rejection } = decoded;
   return { isValid: false, reason: 'InvalidService', message: rejection.message, rejection };

@@ -58,7 +58,10 @@ async function exportServices(name: Name, mode: string | undefined): Promise<voi
   if (mode !== 'endpointslices-only') {
     const backend = { [`10.${id}.0.1`]: { http: { Port: 80, Protocol: 'TCP' } } };
     const value = { cluster: name, namespace: 'ns', name: 's0', clusterID: id, shared: true };
-    await etcd.write(serviceKey(name, 'ns', 's0'), { ...value, backends: backend });
+    await etcd.write(serviceKey({ cluster: name, namespace: 'ns', name: 's0' }), {
+      ...value,
+      backends: backend,
+    });
   }
   if (mode !== undefined) {
     await writeSlice(name, [`10.${id}.0.2`]);
@@ -70,7 +73,10 @@ async function exportServices(name: Name, mode: string | undefined): Promise<voi
 
 function writeSlice(name: Name, addresses: readonly string[]): Promise<void> {
   const named = { cluster: name, clusterID: CLUSTERS[name].id, service: 's0', name: 's0-x' };
-  return etcdOf(name).write(endpointSliceKey(name, 'ns', 's0-x'), sliceValue(named, addresses));
+  return etcdOf(name).write(
+    endpointSliceKey({ cluster: name, namespace: 'ns', name: 's0-x' }),
+    sliceValue(named, addresses),
+  );
 }
 
 beforeAll(async () => {
@@ -143,7 +149,7 @@ it('three clusters of different modes behind a kvstoremesh on real etcds are rea
 
 it('changes arrive, and what a restarted kvstoremesh cannot reach stays', async () => {
   await writeSlice('c', ['10.3.0.2', '10.3.0.3']);
-  await etcdOf('b').write(endpointSliceKey('b', 'ns', 's0-x'), undefined);
+  await etcdOf('b').write(endpointSliceKey({ cluster: 'b', namespace: 'ns', name: 's0-x' }), undefined);
   const expected = {
     auto: ['10.1.0.1', '10.2.0.1', '10.3.0.2', '10.3.0.3'],
     slices: ['10.1.0.1', '10.3.0.2', '10.3.0.3'],
@@ -159,7 +165,7 @@ it('changes arrive, and what a restarted kvstoremesh cannot reach stays', async 
   await expectBackends(next);
   etcdOf('c').heal();
   await exportServices('a', 'endpointslices-only');
-  await etcdOf('a').write(serviceKey('a', 'ns', 's0'), undefined);
+  await etcdOf('a').write(serviceKey({ cluster: 'a', namespace: 'ns', name: 's0' }), undefined);
   await expectBackends({
     auto: ['10.1.0.2', '10.2.0.1', '10.3.0.2', '10.3.0.3'],
     slices: ['10.1.0.2', '10.2.0.4', '10.3.0.2', '10.3.0.3'],

@@ -187,13 +187,16 @@ export class ChangingFormats {
         [fixed, ...changing].map((address) => [address, { http: { Port: 80, Protocol: 'TCP' } }]),
       );
       const value = { cluster: 'a', namespace: 'ns', name, clusterID: ID, shared: true, backends };
-      return this.#etcd.write(serviceKey('a', 'ns', name), isDeleted ? undefined : value);
+      return this.#etcd.write(
+        serviceKey({ cluster: 'a', namespace: 'ns', name }),
+        isDeleted ? undefined : value,
+      );
     }
     const slices = { [`${name}-fixed`]: [fixed], [`${name}-more`]: changing };
     for (const [slice, addresses] of Object.entries(slices)) {
       const named = { cluster: 'a', clusterID: ID, service: name, name: slice };
       const value = isDeleted ? undefined : sliceValue(named, addresses);
-      await this.#etcd.write(endpointSliceKey('a', 'ns', slice), value);
+      await this.#etcd.write(endpointSliceKey({ cluster: 'a', namespace: 'ns', name: slice }), value);
     }
   }
 

@@ -227,7 +227,11 @@ export interface SliceWriter {
 
 /** Writes an endpoint slice of a service with these backends, as a cluster shares it. */
 export function writeSlice(server: MemoryServer, slice: SliceWriter, backends: readonly string[]): void {
-  write(server, endpointSliceKey(slice.cluster, 'ns', slice.name), sliceValue(slice, backends));
+  write(
+    server,
+    endpointSliceKey({ cluster: slice.cluster, namespace: 'ns', name: slice.name }),
+    sliceValue(slice, backends),
+  );
 }
 
 /** Returns the value of an endpoint slice of a service with these backends. */

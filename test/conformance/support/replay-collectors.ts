@@ -117,8 +117,8 @@ class World {
     if (isThere) this.nodes.add(name);
     else this.nodes.delete(name);
     if (this.#stop === undefined) return;
-    if (isThere) await this.backend.update(nodeKey('atlantic', name), bytesOfText('{}'));
-    else await this.backend.delete(nodeKey('atlantic', name));
+    if (isThere) await this.backend.update(nodeKey({ cluster: 'atlantic', name }), bytesOfText('{}'));
+    else await this.backend.delete(nodeKey({ cluster: 'atlantic', name }));
   }
 
   /** Starts an operator. Returns false if it refuses the flags. */

@@ -13,7 +13,7 @@ import type { Decoded } from '../../../src/net/fields.ts';
 import { haveOneClass } from '../../base/support/hidden-class.ts';
 import { protoBytes, protoFields, upstreamJSON, zstdProgram } from './support/slice-proto.ts';
 
-const AT = endpointSliceKey('cluster3', 'test', 'echo-kvlm2');
+const AT = endpointSliceKey({ cluster: 'cluster3', namespace: 'test', name: 'echo-kvlm2' });
 const KEY = { cluster: 'cluster3', namespace: 'test', name: 'echo-kvlm2' };
 
 /** Upstream's example: clustermesh-apiserver/clustermesh/testdata/endpointslices.txtar (1.20). */

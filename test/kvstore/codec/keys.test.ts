@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { UsageError } from '../../../src/base/arguments.ts';
 import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import {
   compareKeys,
@@ -13,13 +14,13 @@ import * as keys from '../../../src/kvstore/codec/keys.ts';
 
 describe('the names of keys', () => {
   it.each([
-    [keys.nodeKey('a', 'n1'), { kind: 'node', layout: 'state', cluster: 'a', name: 'n1' }],
+    [keys.nodeKey({ cluster: 'a', name: 'n1' }), { kind: 'node', layout: 'state', cluster: 'a', name: 'n1' }],
     [
-      keys.serviceKey('a', 'ns', 's'),
+      keys.serviceKey({ cluster: 'a', namespace: 'ns', name: 's' }),
       { kind: 'service', layout: 'state', cluster: 'a', namespace: 'ns', name: 's' },
     ],
     [
-      keys.endpointSliceKey('a', 'ns', 's-1'),
+      keys.endpointSliceKey({ cluster: 'a', namespace: 'ns', name: 's-1' }),
       { kind: 'endpointslice', layout: 'state', cluster: 'a', namespace: 'ns', name: 's-1' },
     ],
     [
@@ -104,7 +105,39 @@ describe('the names of keys', () => {
         expect(keys.resourcePrefix(resource, 'a', layout)).toMatch(/\/$/);
       }
     }
-    expect(keys.nodeKey('ab', 'n').startsWith(keys.resourcePrefix('nodes', 'a'))).toBe(false);
+    expect(keys.nodeKey({ cluster: 'ab', name: 'n' }).startsWith(keys.resourcePrefix('nodes', 'a'))).toBe(
+      false,
+    );
+  });
+});
+
+describe('the functions that return keys', () => {
+  it.each<readonly [string, (...args: never[]) => string, readonly unknown[]]>([
+    ['serviceKey: service must be an object, not "a"', keys.serviceKey, ['a', 'ns', 's']],
+    ['serviceKey: service.namespace must be a string', keys.serviceKey, [{ cluster: 'a', name: 's' }]],
+    [
+      'endpointSliceKey: slice.name must be a string',
+      keys.endpointSliceKey,
+      [{ cluster: 'a', namespace: '' }],
+    ],
+    ['serviceExportKey: service.cluster must be a string, not undefined', keys.serviceExportKey, [{}]],
+    ['nodeKey: node must be an object, not "a"', keys.nodeKey, ['a', 'n1']],
+    ['nodeKey: node.name must be a string, not undefined', keys.nodeKey, [{ cluster: 'a' }]],
+    ['ipKey: prefix must be a string, not {', keys.ipKey, [{ prefix: '10.0.0.1' }]],
+    ['identityKey: id must be a number, not "300"', keys.identityKey, ['300']],
+    ['identityValueKey: labels must be a string, not 7', keys.identityValueKey, [7, 'n']],
+    ['identityValueKey: node must be a string, not undefined', keys.identityValueKey, ['k8s:a=1;']],
+    ['clusterConfigKey: cluster must be a string, not undefined', keys.clusterConfigKey, [undefined]],
+    ['syncedPrefix: cluster must be a string, not {}', keys.syncedPrefix, [{}]],
+    ['syncedKey: resource must be one of nodes, services,', keys.syncedKey, ['a', 'pods']],
+    ['syncedKey: layout must be one of state, cache, not "copy"', keys.syncedKey, ['a', 'ip', 'copy']],
+    ['resourcePrefix: resource must be one of nodes, services,', keys.resourcePrefix, ['a', 'nodes']],
+    ['resourcePrefix: cluster must be a string, not {}', keys.resourcePrefix, ['nodes', {}]],
+    ['resourcePrefix: layout must be one of state, cache, not "x"', keys.resourcePrefix, ['nodes', 'a', 'x']],
+  ])('reject a wrong argument (regression: keys with `undefined`): %s', (message, run, args) => {
+    const call = (): unknown => Reflect.apply(run, undefined, args);
+    expect(call).toThrow(UsageError);
+    expect(call).toThrow(message);
   });
 });
 

@@ -7,7 +7,7 @@ import type { ServiceExport } from '../../../src/model/service-export.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
 
 const KEY = { cluster: 'cluster1', namespace: 'default', name: 'basic' };
-const AT = serviceExportKey('cluster1', 'default', 'basic');
+const AT = serviceExportKey({ cluster: 'cluster1', namespace: 'default', name: 'basic' });
 
 /** The value of clustermesh-apiserver/clustermesh/testdata/serviceexports.txtar (1.20). */
 const BASIC = {

@@ -57,7 +57,7 @@ async function filled(): Promise<World> {
     world.cluster.put('pods', `kube-system/${name}`, { spec: {}, status: started });
     await world.backend.update(identityKey(name === 'a' ? 300 : 301), bytesOfText(`k8s:${name}=1;`));
   }
-  await world.backend.update(nodeKey('atlantic', 'n1'), bytesOfText('{}'));
+  await world.backend.update(nodeKey({ cluster: 'atlantic', name: 'n1' }), bytesOfText('{}'));
   return world;
 }
 

@@ -132,15 +132,15 @@ describe('the collector of policy status', () => {
     await user.create('p');
     await set({ n1: { lastUpdated: OLD }, 'gone/1': { lastUpdated: OLD }, late: { lastUpdated: OLD } });
     await expect(round(collector)).rejects.toThrow('the kvstore contains no node of cluster atlantic');
-    await backend.update(nodeKey('atlantic', 'n1'), bytesOfText('{}'));
-    await backend.update(nodeKey('atlantic-eu', 'gone/1'), bytesOfText('{}'));
+    await backend.update(nodeKey({ cluster: 'atlantic', name: 'n1' }), bytesOfText('{}'));
+    await backend.update(nodeKey({ cluster: 'atlantic-eu', name: 'gone/1' }), bytesOfText('{}'));
     await round(collector, 1);
     expect(await names()).toEqual(['n1', 'gone/1', 'late']);
-    await backend.update(nodeKey('atlantic', 'late'), bytesOfText('{}'));
+    await backend.update(nodeKey({ cluster: 'atlantic', name: 'late' }), bytesOfText('{}'));
     await round(collector, 2);
     expect(await names()).toEqual(['n1', 'late']);
     // Written between list and patch, so that the test of the patch fails.
-    await backend.delete(nodeKey('atlantic', 'late'));
+    await backend.delete(nodeKey({ cluster: 'atlantic', name: 'late' }));
     await round(collector, 3);
     api.faults.inject({ do: 'hang' }, { matches: ({ method }) => method === 'PATCH' });
     const hung = round(collector, 4).catch((error: Error) => error.message);
@@ -158,7 +158,7 @@ describe('the collector of policy status', () => {
     const clock = new ManualClock();
     clock.advance(NOW);
     const backend = new MemoryBackend({ clock });
-    await backend.update(nodeKey('atlantic', 'n1'), bytesOfText('{}'));
+    await backend.update(nodeKey({ cluster: 'atlantic', name: 'n1' }), bytesOfText('{}'));
     const one = policy(['gone']);
     const page = ['a', 'b'].map((name) => ({ ...one, metadata: { ...one.metadata, name } }));
     const collector = new PolicyStatusCollector({

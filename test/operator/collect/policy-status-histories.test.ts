@@ -81,7 +81,7 @@ class World {
     const kv = (
       node: string,
     ): { key: string; value: Uint8Array; modRevision: number; createRevision: number } => ({
-      key: nodeKey('atlantic', node),
+      key: nodeKey({ cluster: 'atlantic', name: node }),
       value: new Uint8Array(),
       modRevision: 1,
       createRevision: 1,
@@ -89,7 +89,7 @@ class World {
     return {
       get: async (key) => {
         this.cluster.before();
-        return this.hasKey && key === nodeKey('atlantic', 'n1') ? kv('n1') : undefined;
+        return this.hasKey && key === nodeKey({ cluster: 'atlantic', name: 'n1' }) ? kv('n1') : undefined;
       },
       listPrefix: async () => {
         this.cluster.before();
