@@ -43,7 +43,8 @@ export class LinkedList<L extends ListLink<L>> {
     for (let link = this.first; link !== undefined; ) {
       const { next } = link;
       yield link;
-      link = link.next ?? next;
+      const isMember = link === this.first || link.previous !== undefined;
+      link = isMember ? link.next : next;
     }
   }
 }

@@ -54,6 +54,17 @@ describe('a queue of keys', () => {
     expect(visited).toEqual([1, 2, 3, 4]);
   });
 
+  it('does not visit the last key if it was deleted during the visit of the one before (regression)', () => {
+    const queue = new KeyedQueue<number>();
+    for (const each of [1, 2]) queue.set(each, undefined);
+    const visited: number[] = [];
+    for (const [each] of queue) {
+      visited.push(each);
+      queue.delete(2);
+    }
+    expect(visited).toEqual([1]);
+  });
+
   it('removes each of 160,000 keys at a constant cost (regression: a new iterator of a Map for each)', async () => {
     const growth = await growthPerItem(10_000, (count) => {
       const queue = new KeyedQueue<number>();

@@ -51,7 +51,7 @@ function endpointOf({ hostnames, zones }: ClusterService, address: string): Slic
 }
 
 /**
- * Returns slices with the backends of a service, by slice name: `<service-ipv4-0`, … The slices have the same backends
+ * Returns slices with the backends of a service, by slice name: `<service>-ipv4-0`, … The slices have the same backends
  * as the value of the service. A service without backends has one empty slice. A service that is not shared has no
  * slices.
  */
