@@ -1,6 +1,7 @@
+import { createHash } from 'node:crypto';
 import { ByteRows } from '../../columns/byte-rows.ts';
 import { setWideAt, wideAt } from '../../columns/int32-rows.ts';
-import { keyIn } from '../codec/bytes.ts';
+import { bytesOfKey, keyIn } from '../codec/bytes.ts';
 import type { KeyBytes } from './wire-key-value.ts';
 
 // Columns of a row. The mod revision has two words.
@@ -13,6 +14,15 @@ const MARK = 4;
 const COLUMNS = 5;
 
 const WRITTEN = 1;
+
+/** Maximum length of a name in a prefix of Cilium. The names of EndpointSlices have at most 350 characters. */
+export const MAX_NAME_LENGTH = 4096;
+
+/** Returns the name, or its digest if it is longer than {@link MAX_NAME_LENGTH}. */
+export function shortName(name: string): string {
+  if (name.length <= MAX_NAME_LENGTH) return name;
+  return `sha256:${createHash('sha256').update(bytesOfKey(name)).digest('hex')}`;
+}
 
 /**
  * The keys of a prefix, stored without the prefix. Three users share the table, so that each key is stored and found
@@ -28,10 +38,16 @@ const WRITTEN = 1;
  */
 export class KeyTable {
   readonly #names = new ByteRows(COLUMNS, Math.random() * 2 ** 32);
+  readonly #maxNameBytes: number;
   /** Number of the current listing. */
   #listing = 1;
   /** Number of the first listing of this watch. The watch knows the keys that this or a later listing has confirmed. */
   #firstListing = 1;
+
+  /** @param isShort true to store the {@link shortName} of each name, for a reader that rejects longer names */
+  constructor(isShort = false) {
+    this.#maxNameBytes = isShort ? MAX_NAME_LENGTH : Number.POSITIVE_INFINITY;
+  }
 
   /** One more than the highest row ever used. */
   get limit(): number {
@@ -48,12 +64,14 @@ export class KeyTable {
   }
 
   /** Returns the row of the name after the first `prefixLength` bytes of a key; -1 if the table does not have it. */
-  find({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
+  find(key: KeyBytes, prefixLength: number): number {
+    const { buffer, keyAt, keyEnd } = this.#stored(key, prefixLength);
     return this.#names.find(buffer, keyAt + prefixLength, keyEnd);
   }
 
   /** Returns true if this is the row of the key. Faster than {@link KeyTable.find}. */
-  isRowOf(row: number, { buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): boolean {
+  isRowOf(row: number, key: KeyBytes, prefixLength: number): boolean {
+    const { buffer, keyAt, keyEnd } = this.#stored(key, prefixLength);
     return this.#names.isAt(row, buffer, keyAt + prefixLength, keyEnd);
   }
 
@@ -61,12 +79,14 @@ export class KeyTable {
    * Adds a row for the name after the first `prefixLength` bytes of a key. The new row is neither known, marked nor
    * written.
    */
-  add({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
+  add(key: KeyBytes, prefixLength: number): number {
+    const { buffer, keyAt, keyEnd } = this.#stored(key, prefixLength);
     return this.#names.add(buffer, keyAt + prefixLength, keyEnd);
   }
 
   /** Like {@link KeyTable.find}, but adds a row if the table does not have the name. */
-  ensure({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
+  ensure(key: KeyBytes, prefixLength: number): number {
+    const { buffer, keyAt, keyEnd } = this.#stored(key, prefixLength);
     return this.#names.ensure(buffer, keyAt + prefixLength, keyEnd);
   }
 
@@ -152,5 +172,14 @@ export class KeyTable {
   /** Frees a row that is neither known, marked nor written. */
   release(row: number): void {
     if (this.#names.rows.get(row, MARK) === 0 && !this.isKnown(row)) this.#names.delete(row);
+  }
+
+  /** Returns the key with the name that the table stores. */
+  #stored(key: KeyBytes, prefixLength: number): KeyBytes {
+    const { buffer, keyAt, keyEnd } = key;
+    if (keyEnd - keyAt - prefixLength <= this.#maxNameBytes) return key;
+    const name = bytesOfKey(shortName(keyIn(buffer, keyAt + prefixLength, keyEnd)));
+    const stored = Buffer.concat([buffer.subarray(keyAt, keyAt + prefixLength), name]);
+    return { buffer: stored, keyAt: 0, keyEnd: stored.length };
   }
 }

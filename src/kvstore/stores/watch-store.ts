@@ -18,7 +18,7 @@ import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { type Decoded, rejectedAs } from '../../net/fields.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
 import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from '../session/backend.ts';
-import { KeyTable } from '../session/key-table.ts';
+import { KeyTable, MAX_NAME_LENGTH, shortName } from '../session/key-table.ts';
 import { nameOf, rowOf, TableEvent } from '../session/table-event.ts';
 import { bytesOf, WireKeyValue } from '../session/wire-key-value.ts';
 import { slicesOf } from './batch-slices.ts';
@@ -182,7 +182,8 @@ const DELETES_PER_CHECK = 8;
 /**
  * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). The state of the observer depends only
  * on the content of the kvstore. A key whose value is rejected is **absent**, even if an earlier value was accepted,
- * because a new process would not know the earlier value (I9).
+ * because a new process would not know the earlier value (I9). Names
+ * of more than 4,096 characters are rejected.
  *
  * The end of a run deletes nothing. The store may run again, also on another backend. The known keys stay until the new
  * list is complete; then the keys that are not in the list are deleted (the *sweep*). `drain` deletes all keys.
@@ -198,7 +199,7 @@ export class WatchStore<T> {
   /** The keys of the watch. The mark of a key in the observer is the number of the last run that received the key. */
   readonly #keys: KeyTable;
   #size = 0;
-  /** Names whose present value is rejected. */
+  /** Names whose present value is rejected: see {@link shortName}. */
   readonly #rejected = new Set<string>();
   readonly #synced = deferred();
   #isSynced = false;
@@ -214,7 +215,7 @@ export class WatchStore<T> {
   constructor(options: WatchStoreOptions<T>) {
     checkArgument('new WatchStore: options', options, OPTIONS);
     this.#options = options;
-    this.#keys = options.keys ?? new KeyTable();
+    this.#keys = options.keys ?? new KeyTable(true);
     this.#guard = new CallbackGuard(options.onFault);
     this.#observer = guardedObserver(options.observer, this.#guard);
   }
@@ -403,10 +404,15 @@ export class WatchStore<T> {
         else this.#markReceived(row, kv, prefixLength);
         continue;
       }
-      const name = nameOf(event, run.prefix, prefixLength);
+      const fullName = nameOf(event, run.prefix, prefixLength);
+      const name = shortName(fullName);
       onEvent?.(name, event);
       if (type === 'delete') {
         if (mayDelete) this.#drop(row, name);
+        continue;
+      }
+      if (name !== fullName) {
+        this.#receive(row, name, kv, tooLong(fullName, event.key), run);
         continue;
       }
       const decoded = event === events[0] ? firstDecoded : undefined;
@@ -544,6 +550,11 @@ checkArguments(WatchStore, {
   drain: { signal: optional(SIGNAL) },
   revisionOf: { name: TEXT },
 });
+
+/** Returns the rejection of a key that is longer than any key of Cilium. */
+function tooLong(name: string, key: string): Decoded<never> {
+  return rejectedAs('invalid-key', 'key', name, `must have at most ${MAX_NAME_LENGTH} characters`, key);
+}
 
 /** Returns the first revision at which the keys that a batch removes are known not to exist. */
 function removalRevision(batch: readonly WatchEvent[], watch: Watch): number {

@@ -3,8 +3,13 @@ import { RejectionLog, rejection } from '../../../src/base/rejection.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
+import type { Watch, WatchEvent, WatchOptions, WatchStatus } from '../../../src/kvstore/session/backend.ts';
+import { KeyTable } from '../../../src/kvstore/session/key-table.ts';
+import { TableEvent } from '../../../src/kvstore/session/table-event.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
+import { WireKeyValue } from '../../../src/kvstore/session/wire-key-value.ts';
 import { type StoreObserver, WatchStore } from '../../../src/kvstore/stores/watch-store.ts';
+import { bytesInUse } from '../../base/support/garbage.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../support/settle.ts';
 
@@ -121,6 +126,50 @@ describe('a watch store', () => {
     await settle(4);
     expect(story).toEqual(['a=1', 'a gone', 'a=2']);
     expect(store.status()).toMatchObject({ keys: 1, rejected: 0 });
+  });
+
+  it('a key with a name of more than 4,096 characters is rejected, and absent after its delete in a run or between two', async () => {
+    const store = newStore();
+    const [longest, one, two] = ['n'.repeat(4096), 'é'.repeat(4097), 'n'.repeat(4097)];
+    await start(store);
+    for (const name of [longest, one, two, two]) await put(name, '1');
+    expect(story).toEqual([`${longest}=1`]);
+    expect(store.status()).toMatchObject({ keys: 1, rejected: 2 });
+    expect(rejections.status()).toMatchObject({ total: 3, byReason: { 'invalid-key': 3 } });
+    await backend.delete(P + one);
+    await settle(4);
+    expect(store.status()).toMatchObject({ keys: 1, rejected: 1, faults: 0 });
+    await stop();
+    await backend.delete(P + longest);
+    await backend.delete(P + two);
+    await start(store);
+    expect(story.slice(1)).toEqual([`${longest} gone`]);
+    expect(store.status()).toMatchObject({ keys: 0, rejected: 0 });
+  });
+
+  it('keeps little of 200 keys of 1.2 MB in memory (regression: twice their size, which was copied again and again)', async () => {
+    const store = newStore();
+    const count = 200;
+    const batches = async function* (keys: KeyTable): AsyncGenerator<readonly WatchEvent[], void, void> {
+      for (let revision = 1; revision <= count; revision++) {
+        const key = Buffer.alloc(1_200_000, `${P}${revision}/`);
+        const kv = new WireKeyValue(key, 0, key.length, key.length, key.length, revision, revision);
+        const row = keys.add(kv, P.length);
+        keys.setVersion(row, revision, 0);
+        yield [new TableEvent('create', kv, row)];
+      }
+      yield [{ type: 'list-done', key: '', value: bytesOfText(''), modRevision: count }];
+    };
+    const status = () => ({ state: 'watching', nextRevision: count + 1, queuedBytes: 0 }) as WatchStatus;
+    const watch = (_prefix: string, { keys = new KeyTable() }: WatchOptions = {}): Watch =>
+      Object.assign(batches(keys), { status });
+    const before = await bytesInUse();
+    ended = new AbortController();
+    running = store.run({ backend: { watch }, prefix: P, signal: ended.signal });
+    await running;
+    expect([store.isSynced, store.rejected]).toEqual([true, count]);
+    // The last 16 rejections, which are cut texts, may keep their keys in memory.
+    expect((await bytesInUse()) - before).toBeLessThan(60e6);
   });
 
   it('deletes in its next run the keys that the complete list of that run does not contain', async () => {
