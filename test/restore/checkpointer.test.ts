@@ -31,7 +31,6 @@ function rig(): {
   return Object.assign(world, { checkpointer });
 }
 
-/** Runs all pending work, which is all in memory. */
 function renames(folder: MemoryFolder): number {
   return folder.calls.filter((call) => call.startsWith('rename')).length;
 }
