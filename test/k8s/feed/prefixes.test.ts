@@ -324,6 +324,17 @@ describe('the CIDRs of policies', () => {
       expect(metadata.said.filter((line) => line.endsWith('/p0'))).toEqual([]);
     });
 
+    it('to the CIDRs of a policy that is created again while those of the deleted one are removed', async () => {
+      const { world, metadata, policyOf, turn } = await stepWorld();
+      const before = metadata.size;
+      world.cluster.delete('ciliumnetworkpolicies', 'p1', 'shop');
+      await turn();
+      expect(metadata.size).toBeLessThan(before);
+      policyOf(1);
+      while (await turn());
+      expect(metadata.size).toBe(before);
+    });
+
     it('to the last state of each policy and group, if these change in between', async () => {
       const { world, metadata, group, policyOf, turn } = await stepWorld();
       const before = metadata.size;
@@ -366,10 +377,10 @@ describe('the CIDRs of policies', () => {
     ]);
   });
 
-  it('are limited in number, and that is reported once for a policy (I12)', async () => {
+  it('are limited in number, and that is reported once until the policy is within the limit (I12)', async () => {
     const { world, metadata } = await policyWorld();
     const put = (spec: object): void => world.cluster.put('ciliumnetworkpolicies', policy('p', spec));
-    put(manyCIDRs(65_536));
+    put({ ...manyCIDRs(65_536), egress: [{ toCIDR: ['10.0.0.0/32'] }] }); // repeats a CIDR
     expect([metadata.size, world.rejected]).toEqual([65_536, []]);
     put(manyCIDRs(65_537));
     expect(metadata.size).toBe(65_536);
@@ -379,6 +390,8 @@ describe('the CIDRs of policies', () => {
     expect(world.rejected).toHaveLength(1);
     put(manyCIDRs(1));
     expect(metadata.said).toEqual(['10.0.0.0/32 cnp/shop/p']);
+    put(manyCIDRs(65_537));
+    expect(world.rejected).toHaveLength(2);
   });
 
   it('have labels of themselves and of the world, and never override a pod (K 49, 50)', async () => {
