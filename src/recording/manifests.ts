@@ -78,7 +78,7 @@ function* jsonPieces(text: string): Generator<{ readonly piece: string; readonly
  * the second object is JSON. The YAML parser would need minutes and gigabytes to reject such a text.
  */
 async function isJsonSequence(text: string): Promise<boolean> {
-  if (!/^\s{0,64}\{/.test(text) || /^---/m.test(text)) return false; // no line of JSON begins with `---`
+  if (!/^\s{0,64}\{/.test(text) || /^(?:---|\.\.\.)/m.test(text)) return false; // markers of YAML
   const pieces = jsonPieces(text);
   const [first, second] = [pieces.next().value, pieces.next().value];
   if (first === undefined || second === undefined) return false;

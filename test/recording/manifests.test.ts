@@ -73,11 +73,14 @@ describe('manifests', () => {
     ]);
   });
 
-  it('may be two YAML documents in JSON (regression: read as JSON Lines, so that the first one was rejected)', async () => {
-    const { manifests, rejected } = await parse('{"kind":"Service"}\n---\n{"kind":"Endpoints"}\n');
-    expect(manifests.map(({ object }) => object['kind'])).toEqual(['Service', 'Endpoints']);
-    expect(rejected).toEqual([]);
-  });
+  it.each(['---', '...'])(
+    'may be YAML documents in JSON with a %s (regression: read as JSON Lines, so that the first one was rejected)',
+    async (marker) => {
+      const { manifests, rejected } = await parse(`{"kind":"Service"}\n${marker}\n{"kind":"Endpoints"}\n`);
+      expect(manifests.map(({ object }) => object['kind'])).toEqual(['Service', 'Endpoints']);
+      expect(rejected).toEqual([]);
+    },
+  );
 
   it('of kind List are their items, each with its line', async () => {
     const { manifests } = await parse(
