@@ -1,8 +1,10 @@
 import type { CopiedResource, MeshResource } from '../kvstore/codec/keys.ts';
 import type { DatapathDocument } from './datapath-document.ts';
 
+/** How far a kvstore was read. */
 export interface ReadProgress {
   readonly revision?: number | undefined;
+  /** Bytes received and not yet applied. */
   readonly queuedBytes?: number | undefined;
   /**
    * 99 of 100 changes since the kvstore was connected were applied within this time after their arrival, in
@@ -64,6 +66,7 @@ export interface ClusterDocument extends FailureFields, ReadProgress {
   readonly ready: boolean;
   readonly knownAt?: string | undefined;
   readonly keys: Readonly<Partial<Record<MeshResource, number>>>;
+  /** Resources whose initial sync is not done. */
   readonly missing: readonly MeshResource[];
   /** Values rejected since the cluster joined. */
   readonly rejected: number;
@@ -80,9 +83,14 @@ export interface ClusterDocument extends FailureFields, ReadProgress {
 /** A step of the agent's start. */
 export interface StepDocument {
   readonly name: string;
+  /**
+   * `overdue`: it made no progress in time, so the start continued without it. `hanging`: it did not stop in time.
+   */
   readonly state: 'pending' | 'running' | 'done' | 'overdue' | 'failed' | 'stopping' | 'stopped' | 'hanging';
   readonly ms?: number | undefined;
+  /** Time since the last progress of a running step. */
   readonly idleMs?: number | undefined;
+  /** Pending conditions of a running step. */
   readonly waitsFor: readonly string[];
   readonly failure?: string | undefined;
 }
@@ -122,7 +130,9 @@ export interface KindDocument extends FailureFields {
   /** Number of completed lists. All except the first are relists. */
   readonly lists: number;
   readonly bookmarks: number;
+  /** Time since the last message of the server for this kind. */
   readonly lagMs?: number | undefined;
+  /** Time since a list or watch failed. Changes are not received until it succeeds. */
   readonly behindMs?: number | undefined;
   readonly retryInMs?: number | undefined;
 }
@@ -132,6 +142,10 @@ export interface KubernetesDocument {
   readonly server: string;
   /** True if the initial lists of all required kinds have been applied. */
   readonly synced: boolean;
+  /**
+   * Source of each group of data. `following`: Kubernetes. `resting`: a kvstore. `withdrawing`: a kvstore, and the
+   * claims of Kubernetes are being deleted.
+   */
   readonly handover: Readonly<Record<'nodes' | 'ip' | 'identities', 'following' | 'withdrawing' | 'resting'>>;
   readonly kinds: readonly KindDocument[];
 }
@@ -143,7 +157,9 @@ export interface HistoryStatusDocument {
   /** Memory of the records in bytes, and its maximum. */
   readonly bytes: number;
   readonly maxBytes: number;
+  /** Records since the start, by kind. */
   readonly records: Readonly<Record<string, number>>;
+  /** Changes that were not recorded, by reason. */
   readonly lost: Readonly<Record<string, number>>;
   /** Present if the history is stored on disk. */
   readonly disk?: HistoryDiskDocument | undefined;
@@ -154,6 +170,7 @@ export interface HistoryDiskDocument {
   /** Size of the files in bytes, and its maximum. */
   readonly bytes: number;
   readonly maxBytes: number;
+  /** Number of files that could not be read and were dropped. */
   readonly damaged: number;
   readonly failure?: string | undefined;
 }
@@ -201,6 +218,7 @@ export interface StatusDocument {
     readonly announced: number;
     readonly backends: number;
     readonly contested: number;
+    /** Services with endpoints or remote offers, but without a Service. */
     readonly unknown: number;
     readonly listenerFaults: number;
   };

@@ -100,13 +100,13 @@ export function durationText(ms: number): string {
  * `max`, the result is above `max`, but not always exact: columns further than `max` from the diagonal are omitted.
  */
 export function distance(from: string, to: string, max: number = Number.POSITIVE_INFINITY): number {
-  // A common start or end does not count. Names of one cluster often have long ones.
+  // A common start or end does not count. Names of one cluster often have long common starts.
   let start = 0;
   while (start < from.length && from[start] === to[start]) start++;
   let [fromEnd, toEnd] = [from.length, to.length];
   for (; Math.min(fromEnd, toEnd) > start && from[fromEnd - 1] === to[toEnd - 1]; fromEnd--) toEnd--;
   const [rows, columns] = [fromEnd - start, toEnd - start];
-  // Row `i` has the distances of the first `i` characters of `from` to each start of `to`. It replaces row `i` - 1.
+  // Row `i` has the distances of the first `i` characters of `from` to each prefix of `to`. It replaces row `i` - 1.
   const notComputed = Number.POSITIVE_INFINITY;
   const row = Array.from({ length: columns + 1 }, (_, index) => (index <= max ? index : notComputed));
   for (let i = 1; i <= rows; i++) {
@@ -131,7 +131,7 @@ export function distance(from: string, to: string, max: number = Number.POSITIVE
 /** Longer words are not compared. */
 const MAX_WORD = 64;
 
-/** Returns the largest distance of a similar word: a third of the characters, or two. */
+/** Returns the largest distance of a similar word: a third of its characters, but at least two. */
 function maxDistance(word: string): number {
   return Math.max(2, Math.floor(word.length / 3));
 }
@@ -141,7 +141,7 @@ export function hasSimilarLength(word: string, name: string): boolean {
   return word.length <= MAX_WORD && Math.abs(name.length - word.length) <= maxDistance(word);
 }
 
-/** Returns the most similar known word if at most a third of the characters, or two of them, differ. */
+/** Returns the most similar known word if its distance is at most {@link maxDistance}. */
 export function nearest(word: string, known: readonly string[]): string | undefined {
   const lower = word.toLowerCase();
   let best: string | undefined;

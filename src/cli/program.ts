@@ -88,7 +88,7 @@ export async function runCommand(words: readonly string[], io: CommandIO): Promi
       return EXIT.failed;
     }
     if (!(error instanceof InputError)) throw error;
-    // A collector that reads a JSON log cannot read another line.
+    // A log collector that expects JSON cannot parse a line of text.
     if (command?.opts<Partial<LogFlags>>().logFormat === 'json')
       (await import('../process/log.ts')).createLog('error', 'json', io.stderr).error(error.message);
     // Escaped, because the message may quote files and servers.

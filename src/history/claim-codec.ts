@@ -11,7 +11,7 @@ import { MAX_NAMESPACE, type Names } from './names.ts';
 
 // Flags of a claim: the parts that follow.
 const HOST_MASK = 3; // two bits: a value of HOST_FORM
-const HAS_KEY = 4;
+const HAS_ENCRYPT_KEY = 4;
 const HAS_POD = 8;
 const HAS_ACCOUNT = 16;
 const HAS_PORTS = 32;
@@ -75,7 +75,7 @@ export function writeClaim(
   const hostForm = hostFormOf(hostIP, previous);
   out.writeByte(
     hostForm |
-      (encryptKey === 0 ? 0 : HAS_KEY) |
+      (encryptKey === 0 ? 0 : HAS_ENCRYPT_KEY) |
       (isSamePod ? SAME_POD : 0) |
       (k8s === undefined ? 0 : HAS_POD) |
       (serviceAccount === '' ? 0 : HAS_ACCOUNT) |
@@ -103,7 +103,7 @@ export function readClaim(
   const flags = from.readByte();
   const identity = readNumericIdentity(from);
   const hostIP = readHost(from, names, flags & HOST_MASK, previous);
-  const encryptKey = flags & HAS_KEY ? from.readByte() : 0;
+  const encryptKey = flags & HAS_ENCRYPT_KEY ? from.readByte() : 0;
   const pod = flags & HAS_POD ? readPod(names, flags) : undefined;
   return { identity, hostIP, encryptKey, k8s: flags & SAME_POD ? previous?.k8s : pod, source, owner };
 }
@@ -138,7 +138,7 @@ export function skipClaim(from: ByteBuffer, skipName: () => void): void {
   from.readNumber();
   if ((flags & HOST_MASK) === HOST_FORM.name) skipName();
   if ((flags & HOST_MASK) === HOST_FORM.ipv4) from.readWord();
-  if (flags & HAS_KEY) from.readByte();
+  if (flags & HAS_ENCRYPT_KEY) from.readByte();
   if ((flags & HAS_POD) === 0) return;
   if (flags & LONG_NAMESPACE) skipName();
   skipName();

@@ -19,8 +19,8 @@ function addressOf(backend: unknown): unknown {
 }
 
 /**
- * A service or a node. {@link UndoneDocument.undo} takes it back in time; changes must be passed newest first. The cost
- * of a change does not depend on the number of backends.
+ * A service or a node. Each call of {@link UndoneDocument.undo} undoes one change; changes must be passed newest first.
+ * The first change of backends copies them into a map. The cost of other changes does not depend on their number.
  */
 export class UndoneDocument {
   #fields: PastFields | undefined;

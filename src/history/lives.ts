@@ -189,9 +189,9 @@ function isRelease({ reason, fromMs, toMs }: UncertainSpan): boolean {
 }
 
 /**
- * Returns true if a sequence number means the moment directly before the first retained record of a life: if it is one
- * less than that of the record. If the record is the first one of its life, the number means a record of the previous
- * life, because numbers continue from life to life. 0 is the exception: no record has this number.
+ * A sequence number means the moment directly after its record. Returns true if this is the moment directly before the
+ * first retained record of a life, because the record with the preceding number is not retained. The preceding number
+ * of the first record of a life belongs to the previous life, except 0, which no record has.
  */
 export function isBeforeFirstRecord(
   { number, firstSequence }: Pick<SegmentPart, 'number' | 'firstSequence'>,

@@ -36,7 +36,7 @@ export interface ClaimChange {
   readonly writer: ClaimWriter;
   readonly before: CompleteClaim | undefined;
   readonly after: CompleteClaim | undefined;
-  /** Sum of flags of `EFFECT` of the IPCache: whether the effective claim is `before` and `after`. */
+  /** Sum of flags of `EFFECT` of the IPCache: whether `before` was effective, and whether `after` is. */
   readonly effect: number;
 }
 
@@ -74,7 +74,7 @@ export function documentKeyHash(kind: Kind, key: string): number {
  * Integers are groups of 7 bits.
  */
 export class RecordReader {
-  /** Start of the segment, in milliseconds since the life began. All later states can be computed. */
+  /** Start of the segment, in milliseconds since the life began. Its records suffice to compute every later state. */
   readonly startMs: number;
   protected readonly bytes: ByteBuffer;
   protected readonly names: Names;

@@ -140,7 +140,7 @@ export function scanObject(scans: FieldScans): ScanField {
 
 /**
  * Reads an object with only these fields, in this order; each of them may be missing. Any other object is left to the
- * general decoder: the result depends on the order of the fields, or on the validity of other fields.
+ * general decoder, because its result depends on the order of the fields, or on the validity of other fields.
  */
 export function scanWholeObject(scans: FieldScans): ScanField {
   return fieldTable(scans, true);
@@ -313,7 +313,7 @@ export function objectScanner<T>(kind: ScannedKind<T>): ObjectScanner<T> {
       const isNamed = name !== '' && namespace !== '' && uid !== '' && resourceVersion !== '';
       const value = isNamed ? kind.value({ namespace, name }, uid) : undefined;
       if (value !== undefined) return new ScannedObject({ name, namespace, uid, resourceVersion }, value);
-      cursor.at = from; // the object is complete
+      cursor.at = from; // not the end of the bytes, because the object is complete
       return undefined;
     },
   };

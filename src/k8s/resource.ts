@@ -51,7 +51,7 @@ export class ScannedObject<T> implements KubernetesObject {
 export interface ObjectScanner<T = unknown> {
   /** Returns the object at `bytes[from]`, or undefined if the general decoder must read it. */
   scan(bytes: Uint8Array, from: number): ScannedObject<T> | undefined;
-  /** Index behind the object; at least the length of the bytes if no object was returned because it is incomplete. */
+  /** Index after the object; at least the length of the bytes if they end within the object. */
   readonly end: number;
 }
 

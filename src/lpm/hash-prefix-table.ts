@@ -184,9 +184,9 @@ export class HashPrefixTable implements PrefixTable {
     return stems === undefined ? -1 : this.#longestShorter(key, word - length, stems, directory);
   }
 
-  *slots(isWanted?: (slot: number) => boolean): Generator<number, void, void> {
+  *slots(isPageWanted?: (firstSlot: number) => boolean): Generator<number, void, void> {
     for (let first = 0; first < this.#keys.slotLimit; first += PAGE_ROWS) {
-      if (isWanted?.(first) === false) continue;
+      if (isPageWanted?.(first) === false) continue;
       const end = first + PAGE_ROWS;
       // The limit is read each time, because the reader may insert keys.
       for (let slot = first; slot < end && slot < this.#keys.slotLimit; slot++)

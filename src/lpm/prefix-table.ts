@@ -19,7 +19,7 @@ export interface PrefixTable {
   /** Returns the slot of exactly this key, or -1. */
   find(key: Readonly<PrefixRegister>): number;
   /**
-   * Prefetches the memory that `find` and `longestMatch` of the first `count` keys of a block read. Cache misses
+   * Reads the memory that `find` and `longestMatch` need for the first `count` keys of a block, so that cache misses
    * overlap.
    */
   prefetch(block: PrefixBlock, count: number): void;
@@ -37,13 +37,14 @@ export interface PrefixTable {
   longestMatch(key: PrefixRegister): number;
   /**
    * Yields every slot in use, ascending. Keys may be added and removed during the iteration. The slot of a key that
-   * exists during the whole iteration is yielded exactly once; other slots once or not at all. `isWanted` is called
-   * with the first slot of each page (`PAGE_ROWS` slots); if it returns false, the page is skipped.
+   * exists during the whole iteration is yielded exactly once; other slots once or not at all.
+   * `isPageWanted` is called with the first slot of each page (`PAGE_ROWS` slots); if it returns false, the page is
+   * skipped.
    */
-  slots(isWanted?: (slot: number) => boolean): Generator<number, void, void>;
+  slots(isPageWanted?: (firstSlot: number) => boolean): Generator<number, void, void>;
   /**
    * Yields the slots of the keys in the address space of `prefix` that `prefix` contains, unordered. The cost is linear
-   * in their number, plus a few neighbours. Keys must not be added or removed during the iteration.
+   * in their number; a few other keys are read and skipped. Keys must not be added or removed during the iteration.
    */
   covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void>;
   /** Returns a table with the same keys in the same slots. Later writes to one do not affect the other. */

@@ -211,8 +211,8 @@ export class NodeManager implements Disposable {
   }
 
   /**
-   * Deletes the nodes of `previous` from a handler if they are not announced. Call it when the inputs are complete.
-   * Resolves when all calls were made. Failed calls are retried but not waited for.
+   * Deletes the nodes of {@link NodeSubscribeOptions.previous} from a handler if they are not announced. Call it when
+   * the inputs are complete. Resolves when all calls were made. Failed calls are retried but not waited for.
    */
   sweep(handler: NodeHandler): Promise<SweepOutcome> {
     return this.#closed ? Promise.resolve('ended') : this.#feeds.sweep(handler, this.#revision);
@@ -297,7 +297,7 @@ export class NodeManager implements Disposable {
 
   /**
    * Calls `observer` for every later change of a claim on a node, effective or not, synchronously and before handlers
-   * are called. Without observers, writes cost one comparison more.
+   * are called. If there are no observers, a write costs one comparison more.
    */
   observeClaims(observer: NodeClaimObserver): Unsubscribe {
     this.#observers = [...this.#observers, observer];

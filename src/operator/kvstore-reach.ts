@@ -48,7 +48,7 @@ export class KvstoreReach {
     return this.#problem;
   }
 
-  /** Reads until the signal fires. Once at a time. */
+  /** Reads until the signal fires. Must not be called again before it resolves. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.#poll(signal);

@@ -15,8 +15,8 @@ import { addressBits } from '../net/address-words.ts';
 import { canonicalAddress, Prefix } from '../net/prefix.ts';
 
 /**
- * The use of an address (AGENT 16): by the node itself, by an endpoint, or `reserved` if it must not be allocated for
- * another reason.
+ * The use of an address (AGENT 16): by the node (`node`, `router`, `health`, `ingress`), or by an endpoint. `reserved`:
+ * it must not be allocated, for some other reason.
  */
 export type AddressUse = 'node' | 'router' | 'health' | 'ingress' | 'endpoint' | 'reserved';
 

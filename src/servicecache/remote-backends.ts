@@ -10,7 +10,7 @@ const NONE: readonly never[] = [];
 /** The zone of a backend whose cluster publishes no zone for it. */
 const NO_ZONE: BackendZone = { zone: '' };
 
-/** Returns true if a backend of an earlier offer equals the one that an offer has at the same address. */
+/** Returns true if a backend of the earlier offer has these ports, this hostname and this zone. */
 function isSameBackend(
   backend: Backend,
   ports: PortsByName,

@@ -28,12 +28,12 @@ export type Addressing = 'assigned' | 'headless' | 'unassigned';
 /** The backends that receive traffic: all (`Cluster`), or those on the node that received the packet (`Local`). */
 export type TrafficPolicy = 'Cluster' | 'Local';
 
-/** The clusters whose backends are preferred. Literal `none`, unset and unknown values mean `none`. */
+/** The clusters whose backends are preferred. A missing or unknown value means `none`. */
 export type ServiceAffinity = 'none' | 'local' | 'remote';
 
 /**
- * The backends that clients prefer. Unknown values mean `none`. A topology mode means `prefer-close`. {@link
- * ServiceCache.select} applies it.
+ * The backends that clients prefer. Unknown values mean `none`. The annotation `service.kubernetes.io/topology-mode`
+ * means `prefer-close`. {@link ServiceCache.select} applies it.
  */
 export type TrafficDistribution = 'none' | 'prefer-close' | 'prefer-same-zone' | 'prefer-same-node';
 

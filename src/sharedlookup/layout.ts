@@ -6,7 +6,7 @@ import { type AddressWords, type Family, wordMask } from '../net/address-words.t
 /** Marks the buffer and the version of its layout. */
 export const LAYOUT = 0x6c70_0002;
 
-/** Words of the header, at the start of the buffer. The ones that change with every batch share a cache line. */
+/** Words of the header, at the start of the buffer. The words that change with every batch share a cache line. */
 export const HEADER = {
   layout: 0,
   seed: 1,
@@ -60,9 +60,9 @@ export function stampOf(batch: number): number {
 /**
  * Words of a leaf, a small hash table with linear probes:
  *
- *     stamp │ before │ count, depth │ before, high │ 20 slots
+ *     leaf     stamp │ before │ shape │ beforeHigh │ 20 slots or more
  *
- *     slot     tag │ meta │ identity     of IPv6 also w0 │ w1 │ w2
+ *     slot     IPv4: tag │ meta │ identity     IPv6: tag │ meta │ identity │ w0 │ w1 │ w2
  *
  * Leaves begin at multiples of 16 words. A *reference* to a leaf has its size class in the lower four bits, so that a
  * lookup can read the header and the slot at the same time.
@@ -168,7 +168,7 @@ export function countOf(words: Readonly<Int32Array>, reference: number): number 
   return (words[leafOf(reference) + LEAF.shape] ?? 0) & ((1 << DEPTH_SHIFT) - 1);
 }
 
-/** Returns the leaf that contained a hash before the batch that wrote a leaf. */
+/** Returns the leaf that contained a hash before a batch replaced it by the leaf of `reference`. */
 export function leafBefore(words: Readonly<Int32Array>, reference: number, hash: number): number {
   const isHigh = (partOf(hash, depthOf(words, reference) + 1) & 1) === 1;
   return words[leafOf(reference) + (isHigh ? LEAF.beforeHigh : LEAF.before)] ?? 0;
@@ -242,8 +242,8 @@ export function findChanged(words: Readonly<Int32Array>, table: number, slot: nu
 
 /**
  * A filter of lengths. For each *stem* (the first 16 bits of an IPv4 address, a hash of the first 48 bits of an IPv6
- * address) it has one bit for each length of the prefixes that begin with it. Prefixes up to the length of a stem are
- * in one more mask, the first one.
+ * address) it has a mask with one bit for each length of the prefixes that begin with it. Before these masks is the one
+ * of all stems: the lengths of the prefixes that are not longer than a stem.
  *
  *     all stems: /0 /8 /16     10.1: /24     10.2: –     10.3: /20 /24 /28
  */

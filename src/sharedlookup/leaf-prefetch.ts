@@ -27,8 +27,8 @@ export class LeafPrefetch {
   #read = 0;
 
   /**
-   * Reads a part of the leaf of each of the first `count` keys of a block. The part is the first probed slot if the
-   * slot will be changed in place, also the header for a lookup, or the whole leaf if it will be copied.
+   * Reads a part of the leaf of each of the first `count` keys of a block. `slot`: the first probed slot, for a change
+   * in place. `header`: this slot and the header, for a lookup. `leaf`: all of it, for a copy.
    */
   read(
     words: Readonly<Int32Array>,

@@ -38,7 +38,7 @@ import {
 } from './layout.ts';
 import { LeafPrefetch } from './leaf-prefetch.ts';
 
-/** Number of addresses that are validated together: small, because two batches during it make it repeat. */
+/** Number of addresses that are validated together: small, because two batches in that time make the read invalid. */
 const GROUP = 16;
 
 /** Posted to a worker, which passes it to `openLookup`. Its fields are internal. */
@@ -299,7 +299,7 @@ export class SharedReader {
     return words[pair] === slot ? (words[pair + 1] ?? 0) : identity;
   }
 
-  /** Returns an entry. Its fields are undefined if the lookup is not valid. */
+  /** Returns an entry. If the lookup is not valid, its fields may have any values. */
   #entryAt(slot: number, batch: number): SharedEntry {
     const words = this.#words;
     const meta = words[slot + SLOT.meta] ?? 0;

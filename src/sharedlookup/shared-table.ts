@@ -25,8 +25,8 @@ export interface SharedAttributes {
  *     begin: started + 1 ─► what the last batch released is free ─► copies of leaves ─► publish: published + 1
  *
  * A lookup belongs to the last published batch. It is valid if at most one further batch was started before its end,
- * because the memory that it has read was then not reused. Readers write nothing that others read, so the end of a
- * reader has no effect.
+ * because the memory that it has read was then not reused. Readers write nothing that others read, so a reader may end
+ * at any time.
  */
 export class SharedTable {
   readonly #heap: SharedHeap;

@@ -42,7 +42,7 @@ export interface TableOperand {
 /** The differences between two operands. */
 export interface DiffReport {
   readonly json: unknown;
-  /** The differences as text. The last line has the number of expected ones. */
+  /** The differences as text. If there are expected ones, the last line has their number by kind. */
   readonly lines: readonly string[];
   readonly differences: number;
 }

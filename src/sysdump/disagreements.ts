@@ -11,8 +11,9 @@ export interface Disagreement {
 }
 
 /**
- * Compares the tables of nodes with each other, for prefixes of other clusters, which no source has. Nodes must be
- * added one after the other. Memory: about 8 bytes for each prefix and node.
+ * Compares the tables of nodes with each other, for the prefixes of other clusters, because a sysdump does not contain
+ * the objects of these clusters. Nodes must be added one after the other. Memory: about 8 bytes for each prefix and
+ * node.
  */
 export class Disagreements {
   /** By prefix and value: the indexes of the nodes in `#nodes`, ascending. */

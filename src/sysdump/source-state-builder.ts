@@ -62,7 +62,7 @@ const BATCH = 256;
 /** The receiver of the objects of one kind. */
 interface ObjectList {
   readonly sink: ResourceSink;
-  /** The objects that an agent requests. */
+  /** Selects the objects that an agent would request. */
   readonly selector: LabelSelector;
   /** Objects that are not applied yet. */
   batch: KubernetesObject[];
@@ -328,8 +328,8 @@ export class SourceStateBuilder {
 }
 
 /**
- * Adds an object that an agent requests. A missing uid or resource version is added, because a printed list may lack
- * them.
+ * Adds an object, unless an agent would not request it. A missing uid or resource version is added, because a printed
+ * list may lack them.
  */
 function addToList(list: ObjectList, object: Readonly<Record<string, unknown>>): void {
   const fields = fieldsOf(object)?.map('metadata');

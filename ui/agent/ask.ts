@@ -12,7 +12,10 @@ export interface Answered<T> {
 /** Maximum time for an answer. The largest answer takes a few seconds; a hanging agent never answers. */
 export const ANSWER_MS = 30_000;
 
-/** Thrown if the agent has not answered, or could not. The last answer stays visible, and the request is repeated. */
+/**
+ * Thrown if the agent does not answer, or answers that it is overloaded or has failed. The last answer stays visible,
+ * and the request is repeated.
+ */
 export class NoAnswer extends Error {}
 
 /** Returns the document at a path of the agent. Throws an error with one sentence. */

@@ -9,7 +9,7 @@ export function noteDate(date: string | null): void {
   if (!Number.isNaN(difference)) aheadMs = Math.abs(difference) > MAX_IGNORED_MS ? difference : 0;
 }
 
-/** Returns the milliseconds by which the agent's clock is ahead of the browser's; 0 if they are equal. */
+/** Returns the milliseconds by which the agent's clock is ahead of the browser's; 0 if the difference is ignored. */
 export function aheadOfBrowser(): number {
   return aheadMs;
 }

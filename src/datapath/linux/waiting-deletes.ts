@@ -26,8 +26,8 @@ function newWait(): Wait {
 }
 
 /**
- * Deletes which must wait until they are allowed. Deletes arriving during a wait belong to a later change, so they
- * wait for the next one. At most one wait runs and one more is planned.
+ * Deletes which must wait until they are allowed. At most one wait runs and one more is planned. A delete that is added
+ * during a wait belongs to a later change, so it is allowed at the end of the planned wait.
  */
 export class WaitingDeletes implements Disposable {
   readonly #options: WaitingDeletesOptions;
@@ -36,7 +36,7 @@ export class WaitingDeletes implements Disposable {
   #planned: Wait = newWait();
   /** True from the turn before a wait starts until its end. */
   #isStarted = false;
-  /** Set while a wait that was rejected waits for its retry. */
+  /** The retry of a rejected `whenAllowed`. */
   #timer: Timer | undefined;
   #isClosed = false;
 

@@ -40,7 +40,7 @@ export class FaultyLink implements Transport, AsyncDisposable {
   readonly #streams = new Set<FaultyStream>();
   readonly #stalledPrefixes = new Set<string>();
   readonly #forbiddenPrefixes = new Set<string>();
-  /** A function per running call to fail it. */
+  /** For each running call, the function that fails it. */
   readonly #runningCalls = new Set<(error: KvstoreError) => void>();
   /** Timers for the end of the streams in a black hole. */
   readonly #keepalives: Timer[] = [];

@@ -7,7 +7,7 @@ import type { MemoryStore, Version } from './memory-store.ts';
 const REVISIONS_PER_RESPONSE = 1000;
 // An event takes 1 to 2 µs with its observer, so this is 4 to 8 ms.
 const EVENTS_PER_TURN = 4096;
-/** Events that take as long as the expansion of a block of values. */
+/** The expansion of a block of values takes as long as this number of events. */
 const EVENTS_PER_EXPANSION = 8;
 
 const NO_VERSIONS: Iterator<Version, void, void> = watchedVersions({ prefix: '' }, []);

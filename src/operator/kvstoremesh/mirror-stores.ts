@@ -29,7 +29,7 @@ import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store
 import { Mirror, type MirrorOptions } from './mirror.ts';
 
 export interface MirrorStoresOptions extends Omit<MirrorOptions, 'resource'> {
-  /** Time for readers to release a removed cluster. Default {@link DRAIN_MS}. */
+  /** Time for readers to disconnect from a removed cluster. Default {@link DRAIN_MS}. */
   readonly drainMs?: number | undefined;
 }
 
@@ -88,9 +88,9 @@ export class MirrorStores extends ResourceStores {
   }
 
   /**
-   * Adopts the keys of an earlier process. If there are none, reads and writes nothing before
-   * {@link MirrorStores.configure}, because a never reached cluster would otherwise cost seven watches and
-   * fifteen writes. Call it once.
+   * Adopts the keys of an earlier process. If there is no local configuration, only the read that finds this is sent
+   * before {@link MirrorStores.configure}, because a cluster that was never reached would otherwise cost seven watches
+   * and fifteen writes. Call it once.
    */
   start(): void {
     void this.#tasks.runWithRestart('configuration', (signal) => this.#config.run(signal));
@@ -184,8 +184,9 @@ export class MirrorStores extends ResourceStores {
   }
 
   /**
-   * Copies one resource. When a format of services is complete in the local kvstore, the copy of a format that the
-   * cluster does not export is deleted, and its canary is written, because readers may wait for it.
+   * Copies one resource. Services have two formats. When one of them is complete in the local kvstore, and the cluster
+   * does not export the other, the copy of the other is deleted and its canary is written, because readers may wait
+   * for it.
    */
   override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { signal } = request;

@@ -22,7 +22,7 @@ export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
 /** The label with the cluster of the backends of a slice. */
 export const SOURCE_CLUSTER = 'multicluster.kubernetes.io/source-cluster';
 
-/** The annotation with the name of the copied slice, and the label, if the name is not too long for one. */
+/** The annotation with the name of the copied slice. Also a label, if the name is short enough for its value. */
 export const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
 
 /** The annotation of a Service, or of a ServiceImport, that selects its slices of remote clusters. */
@@ -73,8 +73,8 @@ function endpointOf(endpoint: SliceEndpoint, isFamily: (address: string) => bool
 }
 
 /**
- * Returns the contents of the local slices of a remote slice: one, or several if the remote slice has more than
- * `maxEndpoints` endpoints. Endpoints have no node names. IPv4-mapped addresses of an IPv6 slice are left out, because
+ * Returns the contents of the local slices that copy a remote slice: one, or several if it has more than `maxEndpoints`
+ * endpoints. Endpoints have no node names. IPv4-mapped addresses of an IPv6 slice are left out, because
  * no API server stores them.
  */
 export function remoteContents(slice: ClusterEndpointSlice, maxEndpoints: number): readonly string[] {
@@ -92,7 +92,7 @@ export function remoteContents(slice: ClusterEndpointSlice, maxEndpoints: number
   return contents;
 }
 
-/** Length of a digest in hex digits. With 96 bits, no cluster can find a slice with the name of another one. */
+/** Length of a digest in hex digits: 96 bits, so that no cluster can find two slices with equal digests. */
 const DIGEST_LENGTH = 24;
 
 /** Returns `<service>-<hex digits>` for a remote slice. The name depends on the arguments only. */
@@ -120,8 +120,8 @@ export function sliceBody(slice: WantedSlice): SliceBody {
 }
 
 /**
- * Returns a digest of all written fields of a slice. If two slices have equal digests, no write is needed. Other
- * annotations are not included.
+ * Returns a digest of all written fields of a slice; of the annotations, only {@link LOCAL_SLICE}. If two slices have
+ * equal digests, no write is needed.
  */
 export function digestOf(slice: Readonly<Record<string, unknown>>): string {
   const { addressType, endpoints, ports, metadata } = slice;

@@ -18,8 +18,9 @@ export interface ClusterConfigOptions extends KeyOwner, DutyContext {
   readonly backend: KvstoreBackend;
   /**
    * The resources whose canaries the configuration promises; `synced` resolves when everything published so far, and
-   * the canary, is in the kvstore. The configuration is written then, also if it was lost. If omitted, the
-   * configuration promises no canaries, and does not replace a configuration that does (OPERATOR 16).
+   * the canary, is in the kvstore. The configuration is written only after all of them are synced, also when it is
+   * written again after a loss. If omitted, the configuration promises no canaries, and does not replace a
+   * configuration that does (OPERATOR 16).
    */
   readonly promised?: readonly { synced(): Promise<void> }[] | undefined;
   /** How services are published; undefined: only as `services/v1`. */

@@ -1,6 +1,6 @@
 import { type ArchiveEntry, ArchiveError, type ArchiveLimits, ByteBudget, checkCount } from './archive.ts';
 
-/** A header, and the unit of the size of a file, in bytes. */
+/** Size of a header. The content of a file is padded to a multiple of it. */
 export const TAR_BLOCK_BYTES = 512;
 const NUL = 0;
 /** Maximum size of a long name or of the records of a pax header. */
@@ -161,7 +161,7 @@ async function nextHeader(source: ByteSource, path: string, count: number): Prom
   }
   if (isHeader(block)) return headerOf(block);
   if (count === 0) throw new ArchiveError('not-an-archive', path, `is no tar archive: ${remedy}`);
-  const problem = `has an invalid header after ${count} files: copy the archive again`;
+  const problem = `has an invalid header after ${count} headers: copy the archive again`;
   throw new ArchiveError('corrupt', path, problem);
 }
 

@@ -61,9 +61,9 @@ export class MapPrefixTable implements PrefixTable {
     return -1;
   }
 
-  *slots(isWanted: (slot: number) => boolean = () => true): Generator<number, void, void> {
+  *slots(isPageWanted: (firstSlot: number) => boolean = () => true): Generator<number, void, void> {
     for (let slot = 0; slot < this.#keys.length; slot++) {
-      if (this.#keys[slot] !== undefined && isWanted(slot - (slot % PAGE_ROWS))) yield slot;
+      if (this.#keys[slot] !== undefined && isPageWanted(slot - (slot % PAGE_ROWS))) yield slot;
     }
   }
 

@@ -79,10 +79,10 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
   const attach = (): void => {
     if (!dryRun && !pins.hasOtherLayout) attachSocketPrograms(bpf, programOptions());
   };
-  if (!pins.isResized) disposeOnError([pins], attach);
+  if (!pins.needsResize) disposeOnError([pins], attach);
   const inside = openServices(access, table, pins, { clients: 'inside' });
   const adopt = async (): Promise<void> => {
-    if (pins.isResized) await resize(pins, table, attach);
+    if (pins.needsResize) await resize(pins, table, attach);
     await inside.items.adopt();
   };
   const { rules, noRulesReason } = disposeOnError([inside], () => openRulesForOutside(access, inside.items));

@@ -18,8 +18,8 @@ import { type ServiceMapSet, ServiceMaps } from './service-maps.ts';
 
 type OpenMaps = Readonly<Record<ServiceMapName, BpfMap>>;
 
-/** A map of another size than the configured one. */
-interface ResizedMap {
+/** A map that must be resized, because its size is not the configured one. */
+interface MapToResize {
   readonly family: Family;
   readonly name: ServiceMapName;
 }
@@ -38,13 +38,13 @@ export interface ServicePinsOptions {
 }
 
 /**
- * Opens the pinned maps of services and replaces them without an outage. Maps of another size are copied into new maps,
- * and the programs are switched before the first write. Maps of another layout cannot be copied: new maps are filled
- * while the old programs continue to use the old maps.
+ * Opens the pinned maps of services and replaces them without an outage. If the size has changed, the entries are
+ * copied into new maps, and the programs are switched before this process writes an entry. If the layout has changed,
+ * entries cannot be copied: new maps are filled while the old programs continue to use the old maps.
  *
- *     same size ─► used
- *     other size ─► copy ─► switch programs ─► pins
- *     other layout ─► fill ─► switch programs ─► pins
+ *     same size and layout ─► use the pinned maps
+ *     other size ─► copy the entries ─► switch the programs ─► move the pins
+ *     other layout ─► fill new maps ─► switch the programs ─► replace the pins
  */
 export class ServicePins implements Disposable {
   readonly #bpf: Bpf;
@@ -87,8 +87,8 @@ export class ServicePins implements Disposable {
   }
 
   /** True if a map has another size than the configured one. */
-  get isResized(): boolean {
-    return this.#resized().length > 0;
+  get needsResize(): boolean {
+    return this.#mapsToResize().length > 0;
   }
 
   /** Returns the reason why maps are not replaced yet; empty if there is none. */
@@ -107,10 +107,10 @@ export class ServicePins implements Disposable {
   *resize(attach: () => void): Generator<undefined, void, void> {
     const { capacity } = this.#options;
     const before = { ...this.#maps };
-    const copies: (ResizedMap & { readonly copy: BpfMap })[] = [];
+    const copies: (MapToResize & { readonly copy: BpfMap })[] = [];
     const staged: string[] = [];
     try {
-      for (const { family, name } of this.#resized()) {
+      for (const { family, name } of this.#mapsToResize()) {
         const copy = BpfMap.create(this.#bpf, serviceMapShapes(family, capacity)[name], `${name}${family}`);
         copies.push({ family, name, copy });
         yield* copyEntries(before[family][name], copy, 'none');
@@ -164,7 +164,7 @@ export class ServicePins implements Disposable {
     pin(this.#bpf, map.fd, path + STAGING_SUFFIX);
   }
 
-  #resized(): readonly ResizedMap[] {
+  #mapsToResize(): readonly MapToResize[] {
     const { capacity, isPinned = true } = this.#options;
     if (!isPinned) return [];
     return FAMILIES.flatMap((family) => {

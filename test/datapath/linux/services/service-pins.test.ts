@@ -114,16 +114,16 @@ describe('the pinned maps of services', () => {
     expect([...next.descriptors]).toEqual([...first.descriptors]);
     expect(next.descriptors.get('peers6')).toBe(pinnedAt('peers6')?.fd);
     expect([next.maps[4].family, next.maps[6].family]).toEqual([4, 6]);
-    expect([next.isResized, next.hasOtherLayout, next.problems()]).toEqual([false, false, []]);
+    expect([next.needsResize, next.hasOtherLayout, next.problems()]).toEqual([false, false, []]);
     next[Symbol.dispose]();
     expect(maps.map(({ isClosed }) => isClosed)).toEqual(new Array(12).fill(true));
   });
 
   it('are neither pinned nor replaced in a dry run', () => {
     const dryRun = open({ capacity: CAPACITY, isPinned: false });
-    expect([readdirSync(folder), dryRun.isResized]).toEqual([[], false]);
+    expect([readdirSync(folder), dryRun.needsResize]).toEqual([[], false]);
     open({ capacity: CAPACITY });
-    expect(open({ capacity: LARGER, isPinned: false }).isResized).toBe(false);
+    expect(open({ capacity: LARGER, isPinned: false }).needsResize).toBe(false);
   });
 
   it('of both families are closed if one map of the second cannot be created', () => {
@@ -170,7 +170,7 @@ describe('the pinned maps of services', () => {
     const pins = reopen(LARGER, () => {
       for (const name of PINS) for (let key = 1; key < 5; key++) pinnedAt(name)?.put(key, 10 * key);
     });
-    expect(pins.isResized).toBe(true);
+    expect(pins.needsResize).toBe(true);
     const before = PINS.map(pinnedAt);
     let attached = 0;
     const steps = resize(pins, () => {
@@ -178,7 +178,7 @@ describe('the pinned maps of services', () => {
       expect(PINS.map(pinnedAt)).toEqual(before);
     });
     expect(steps).toBe(10 + 6); // one batch of each map, and another one of those that programs write
-    expect([attached, pins.isResized, pins.problems(), readdirSync(folder)]).toEqual([
+    expect([attached, pins.needsResize, pins.problems(), readdirSync(folder)]).toEqual([
       1,
       false,
       [],
@@ -246,7 +246,7 @@ describe('the pinned maps of services', () => {
     expect(pins.problems()).toEqual([
       `cannot resize the service maps: ${reason}: change --datapath-service-capacity, or restart the agent to try again`,
     ]);
-    expect([[...pins.descriptors], pins.isResized, readdirSync(folder)]).toEqual([
+    expect([[...pins.descriptors], pins.needsResize, readdirSync(folder)]).toEqual([
       before,
       true,
       PINS.toSorted(),
@@ -254,7 +254,7 @@ describe('the pinned maps of services', () => {
     expect(maps.map(({ isClosed }) => isClosed)).toEqual(maps.map((_, fd) => fd >= 12));
     refused = undefined;
     resize(pins);
-    expect([pins.problems(), pins.isResized]).toEqual([[], false]); // regression: a problem for ever
+    expect([pins.problems(), pins.needsResize]).toEqual([[], false]); // regression: a problem for ever
   });
 
   it('keep their size if the new ones have no room for the entries', () => {
@@ -262,6 +262,6 @@ describe('the pinned maps of services', () => {
       for (let key = 1; key < 4; key++) pinnedAt('services4')?.put(key, key);
     });
     resize(pins, () => expect.fail());
-    expect([pins.problems(), pins.isResized]).toEqual([[expect.stringContaining('E2BIG')], true]);
+    expect([pins.problems(), pins.needsResize]).toEqual([[expect.stringContaining('E2BIG')], true]);
   });
 });

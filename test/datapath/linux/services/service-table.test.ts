@@ -509,7 +509,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     const state = (): readonly unknown[] => {
       using next = new ServicePins(bpf, { folder, capacity: CAPACITY });
       const sizes = [next.maps[4], next.maps[6]].map(({ maps }) => maps.backends.shape.maxEntries);
-      return [...sizes, pins.isResized, attached];
+      return [...sizes, pins.needsResize, attached];
     };
     expect(state()).toEqual([512, 512, true, 0]);
     expect(readdirSync(folder).filter((name) => name.endsWith(STAGING_SUFFIX))).toEqual([
@@ -535,7 +535,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     expect(pins.problems()).toEqual([expect.stringContaining(`EEXIST: ${other}`)]);
     unlinkSync(other);
     resize();
-    expect([pins.problems(), pins.isResized, existsSync(path)]).toEqual([[], false, false]);
+    expect([pins.problems(), pins.needsResize, existsSync(path)]).toEqual([[], false, false]);
   });
 
   it('keep their size if the new one has no room for the entries, and report the reason', async () => {
@@ -555,7 +555,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
       await turns.settle();
     }
     using pins = new ServicePins(bpf, { folder, capacity: { ...CAPACITY, slots: 2 } });
-    expect(pins.isResized).toBe(true);
+    expect(pins.needsResize).toBe(true);
     let attached = 0;
     for (const _ of pins.resize(() => void attached++));
     expect([attached, pins.problems().join()]).toEqual([
