@@ -441,7 +441,7 @@ export class Agent implements ReadModel, PlayTarget {
 
   contents(): EngineContents {
     const { ipcache, nodes, services } = this;
-    return { entries: ipcache.entries(), nodes: nodes.nodes(), services: services.snapshot() };
+    return { entries: ipcache.entries(), nodes: nodes.nodes(), services: services.entries() };
   }
 
   readonly parseManifest = (object: Readonly<Record<string, unknown>>): ParsedManifest => {

@@ -253,7 +253,7 @@ function nodeLines({ nodes }: EngineViews): readonly string[] {
 }
 
 function sortedServices(views: EngineViews): readonly ServiceDocument[] {
-  const entries = [...views.services.snapshot()].sort(([a], [b]) => ascending(a, b));
+  const entries = [...views.services.entries()].sort(([a], [b]) => ascending(a, b));
   return entries.map(([, announced]) => serviceDocument(announced, views));
 }
 

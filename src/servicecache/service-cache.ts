@@ -511,8 +511,17 @@ export class ServiceCache {
   }
 
   /**
+   * Yields the announced services by key `namespace/name`, unordered. Services may change during the iteration, so that
+   * a slow reader can let other work run in between.
+   */
+  entries(): Generator<readonly [key: string, announced: AnnouncedService], void, void> {
+    return this.#table.announced();
+  }
+
+  /**
    * Returns all announced services by key `namespace/name` as an immutable map; the same map until something changes.
-   * The cost is linear in the changes since the last snapshot.
+   * The cost is linear in the changes since the last snapshot: about 2 µs each, so 0.2 s for the first one of 100,000
+   * services. {@link ServiceCache.entries} costs nothing in advance.
    */
   snapshot(): ImmutableMap<string, AnnouncedService> {
     return this.#table.snapshot();

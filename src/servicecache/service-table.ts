@@ -124,6 +124,14 @@ export class ServiceTable {
     }
   }
 
+  /** Yields the announced services by key, unordered. Services may change during the iteration. */
+  *announced(): Generator<readonly [key: string, announced: AnnouncedService], void, void> {
+    for (const [key, state] of this.#states) {
+      const announced = announcedPart(state);
+      if (announced !== undefined) yield [key, announced];
+    }
+  }
+
   /**
    * Returns all announced services; the same map until something changes. Linear in the changes since the last call.
    */

@@ -550,6 +550,18 @@ describe('a sorted view', () => {
     await view.of(2, items);
     expect(items).toHaveBeenCalledTimes(2);
   });
+
+  it('reads in several turns, and has the later value of an item that was deleted and added meanwhile', async () => {
+    const view = new SortedView<number>(new TurnGate({ clock: new ManualClock(), nextTurn: setImmediate }));
+    let reads = 0;
+    const items = function* (): Generator<readonly [string, number]> {
+      for (; reads < 100_000; reads++) yield [`${reads % 99_999}`, reads];
+    };
+    const sorted = view.of(1, items);
+    expect(reads).toBeLessThan(50_000);
+    expect(await sorted).toHaveLength(99_999);
+    expect((await sorted)[0]).toEqual(['0', 99_999]);
+  });
 });
 
 describe('an object of an earlier moment', () => {

@@ -272,6 +272,19 @@ describe('lookups', () => {
     expect(cache.status()).toMatchObject({ contested: 2, slices: 1, remoteServices: 2, backends: 2 });
   });
 
+  it('are entries while they are announced, also during changes', () => {
+    const cache = cacheOf();
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    expect([...cache.entries()]).toEqual([]);
+    cache.updateService(service());
+    for (const [key, { endpoints }] of cache.entries()) {
+      expect(key).toBe('shop/checkout');
+      expect(endpoints.backends.size).toBe(1);
+      cache.deleteService(SHOP);
+    }
+    expect([...cache.entries()]).toEqual([]);
+  });
+
   it('return immutable snapshots, and the same one while nothing changes', () => {
     const cache = cacheOf();
     cache.updateService(service());

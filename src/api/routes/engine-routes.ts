@@ -102,11 +102,10 @@ function addServiceRoutes(app: ApiApp, context: RouteContext): void {
     filterOf: serviceFilter,
     documentOf,
     weightOf: ({ backends }) => 1 + backends.length,
-    items: () => values(services.snapshot()),
+    items: () => values(services.entries()),
     read: async () => {
       const version = feed.lastOf('service');
-      const snapshot = services.snapshot();
-      const view = await sorted.of(snapshot, () => snapshot);
+      const view = await sorted.of(version, () => services.entries());
       return { version, view, items: values(view) };
     },
   });
@@ -122,7 +121,7 @@ function addServiceRoutes(app: ApiApp, context: RouteContext): void {
     }
     const explaining = services.explainSteps(id);
     if (announced === undefined || explaining === undefined)
-      throw await unknownNameProblem(c, gate, 'service', { value: name, known: services.snapshot().keys() });
+      throw await unknownNameProblem(c, gate, 'service', { value: name, known: keys(services.entries()) });
     const pieces = explainedServiceJSON(announced, explaining, model);
     return answerPieces<ExplainedServiceDocument>(c, gate, pieces);
   });
@@ -144,9 +143,7 @@ function addNodeRoutes(app: ApiApp, context: RouteContext): void {
     items: () => nodes.nodes(),
     read: async () => {
       const version = feed.lastOf('node');
-      const view = await sorted.of(version, () =>
-        Array.from(nodes.nodes(), (node) => [node.fullName, node] as const),
-      );
+      const view = await sorted.of(version, () => byFullName(nodes.nodes()));
       return { version, view, items: values(view) };
     },
   });
@@ -161,7 +158,10 @@ function addNodeRoutes(app: ApiApp, context: RouteContext): void {
     }
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)
-      throw await unknownNameProblem(c, gate, 'node', { value: fullName, known: namesOf(nodes.nodes()) });
+      throw await unknownNameProblem(c, gate, 'node', {
+        value: fullName,
+        known: keys(byFullName(nodes.nodes())),
+      });
     return answerJSON(c, { ...documentOf(node), explain: nodeExplanationDocument(explanation, model) });
   });
 }
@@ -299,6 +299,10 @@ function* values<V>(keyed: Iterable<readonly [string, V]>): Generator<V, void, v
   for (const [, value] of keyed) yield value;
 }
 
+function* keys(keyed: Iterable<readonly [string, unknown]>): Generator<string, void, void> {
+  for (const [key] of keyed) yield key;
+}
+
 /** Yields each value that matches the filter, and `undefined` for each other value. */
 function* matching<V>(
   all: Iterable<V>,
@@ -314,6 +318,6 @@ function* documents<V extends object, T>(
   for (const value of matches) yield value && documentOf(value);
 }
 
-function* namesOf(nodes: Iterable<Node>): Generator<string, void, void> {
-  for (const { fullName } of nodes) yield fullName;
+function* byFullName(nodes: Iterable<Node>): Generator<readonly [string, Node], void, void> {
+  for (const node of nodes) yield [node.fullName, node];
 }

@@ -19,8 +19,8 @@ export class SortedView<V> {
   }
 
   /**
-   * Returns the sorted content. `items` is called only if the version changed. Its result must not change during the
-   * sort.
+   * Returns the sorted content, each key once. `items` is called only if the version changed. The content may change
+   * while it is read in steps: an item then has its value of this or of a later version.
    */
   of(version: unknown, items: () => Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
     if (this.#last === undefined || this.#last.version !== version)
@@ -29,12 +29,17 @@ export class SortedView<V> {
   }
 
   async #sort(items: Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
-    let sorted: readonly Keyed<V>[] = [];
+    const unique: Keyed<V>[] = [];
     const steps = function* (): Generator<undefined, void, void> {
-      sorted = yield* sortInSteps(items, ITEMS_PER_STEP, byKey);
+      const sorted = yield* sortInSteps(items, ITEMS_PER_STEP, byKey);
+      for (const [at, item] of sorted.entries()) {
+        // An item that was deleted and added meanwhile was read twice. The sort is stable: the last one is current.
+        if (item[0] !== sorted[at + 1]?.[0]) unique.push(item);
+        if (at % ITEMS_PER_STEP === 0) yield;
+      }
     };
     await this.#gate.runSteps(steps());
-    return sorted;
+    return unique;
   }
 }
 

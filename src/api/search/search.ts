@@ -243,7 +243,7 @@ class Search {
     yield* this.#compareSome(ipcache.namespaces(), 'namespace', (namespace) =>
       this.#add('namespace', namespace, matchOf(namespace, name)),
     );
-    yield* this.#compareSome(services.snapshot(), 'service', ([key, { service }]) => {
+    yield* this.#compareSome(services.entries(), 'service', ([key, { service }]) => {
       this.#add('service', key, matchOf(service.id.name, name) ?? matchOf(key, name));
       this.#add('namespace', service.id.namespace, matchOf(service.id.namespace, name));
     });

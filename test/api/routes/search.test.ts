@@ -250,7 +250,7 @@ describe('search', () => {
 
   it('finds the exact keys of a service and a node beyond the names that it compares', async () => {
     const model = new TestModel().fill();
-    const [service] = model.services.snapshot().entries();
+    const [service] = model.services.entries();
     const [node] = model.nodes.nodes();
     // Stands in for 50,000 other services and nodes, because none of their names matches.
     const repeated = function* <T>(item: T | undefined): Generator<T> {
@@ -258,7 +258,7 @@ describe('search', () => {
     };
     model.addService({ namespace: 'shop', name: 'last' }, '172.16.0.11');
     model.nodes.nodeUpdated({ cluster: 'own', name: 'last', source: 'k8s' });
-    Object.assign(model.services, { snapshot: () => repeated(service) });
+    Object.assign(model.services, { entries: () => repeated(service) });
     Object.assign(model.nodes, { nodes: () => repeated(node) });
     expect(await found('Shop/last', model)).toEqual(['service shop/last exact']);
     expect(await found('own/last', model)).toEqual(['node own/last exact']);
