@@ -7,14 +7,25 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
 import { unreadable } from '../process/input-error.ts';
 import { parseIfJson } from './json-slices.ts';
-import { countLines, plainValue, yamlDocuments } from './yaml-documents.ts';
+import { findItems, itemsOf, type ListItems } from './list-items.ts';
+import {
+  blockValue,
+  countLines,
+  documentsOf,
+  parsePart,
+  plainValue,
+  type YamlPiece,
+  yamlPieces,
+} from './yaml-documents.ts';
 
 /** A Kubernetes object of a manifest. Its fields are unchecked. */
 export interface Manifest {
   /** Position of the object: `file.yaml:12`. */
   readonly at: string;
-  readonly object: Readonly<Record<string, unknown>>;
+  readonly object: KubernetesObject;
 }
+
+type KubernetesObject = Readonly<Record<string, unknown>>;
 
 type Reject = (rejection: Rejection) => void;
 
@@ -37,12 +48,27 @@ function lineFrom(text: string, start = 0): string {
   return text.slice(start, start + 200).split('\n', 1)[0] ?? '';
 }
 
-/** Returns the items of a list. Items of a typed list (`ServiceList`) get its kind. */
-function listItems(list: Readonly<Record<string, unknown>>, items: readonly unknown[]): readonly unknown[] {
-  const { apiVersion, kind: listKind } = list;
-  if (listKind === 'List' || typeof listKind !== 'string') return items;
-  const kind = listKind.slice(0, -'List'.length);
-  return items.map((item) => (isObject(item) ? { apiVersion, kind, ...item } : item));
+/** Returns true for `List` itself and objects with `items`, because a kind of a CRD may end in `List`, too. */
+function isList(object: KubernetesObject): boolean {
+  const { kind } = object;
+  return kind === 'List' || (typeof kind === 'string' && kind.endsWith('List') && 'items' in object);
+}
+
+/** Yields an item of a list. The item of a typed list (`ServiceList`) gets its kind. */
+function* listItem(
+  { apiVersion, kind: listKind }: KubernetesObject,
+  item: unknown,
+  index: number,
+  at: string,
+  onReject: Reject,
+): Generator<Manifest, void, void> {
+  if (!isObject(item)) {
+    onReject(malformed(`items[${index}]`, item, 'must be a Kubernetes object', at));
+    return;
+  }
+  const isTyped = typeof listKind === 'string' && listKind !== 'List';
+  const object = isTyped ? { apiVersion, kind: listKind.slice(0, -'List'.length), ...item } : item;
+  yield { at, object };
 }
 
 /**
@@ -105,13 +131,64 @@ async function* parseYamlManifests(
   file: string,
   onReject: Reject,
 ): AsyncGenerator<Manifest, void, void> {
-  for (const { document, text: source, lineAt } of yamlDocuments(text)) {
+  for (const piece of yamlPieces(text)) {
+    const items = piece.text.length > MAX_WHOLE_LIST ? findItems(piece.text) : undefined;
+    const list = items && listWithout(items, piece.text);
+    if (items !== undefined && list !== undefined) yield* parseItems(piece, items, list, file, onReject);
+    else yield* parsePiece(piece, file, onReject);
+    await eventLoopTurn();
+  }
+}
+
+/** The lines before the content of a document: its marker, comments and empty lines. */
+const LINES_BEFORE = /^(?:---(?=\s)[ \t]*(?:#[^\n]*)?\r?\n)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,1000}/;
+
+function* parsePiece(piece: YamlPiece, file: string, onReject: Reject): Generator<Manifest, void, void> {
+  const before = LINES_BEFORE.exec(piece.text)?.[0] ?? '';
+  const object = blockValue(piece.text.slice(before.length));
+  // The complete parser finds the lines of items.
+  if (isObject(object) && !Array.isArray(object['items'])) {
+    const at = `${file}:${piece.linesBefore + countLines(before) + 1}`;
+    yield* objectsOf(object, at, () => at, onReject);
+    return;
+  }
+  for (const { document, text, lineAt } of documentsOf(piece)) {
     const place = (offset: number | undefined): string => `${file}:${lineAt(offset ?? 0)}`;
-    const at = place(document.errors[0]?.pos[0] ?? document.contents?.range?.[0]);
+    const start = document.contents?.range?.[0];
+    const at = place(document.errors[0]?.pos[0] ?? start);
     const plain = plainValue(document);
-    if (typeof plain === 'string')
-      onReject(malformed('document', lineFrom(source, document.contents?.range?.[0]), plain, at));
+    if (typeof plain === 'string') onReject(malformed('document', lineFrom(text, start), plain, at));
     else yield* objectsOf(plain.value, at, (index) => place(itemOffset(document, index)), onReject);
+  }
+}
+
+/** Maximum length of a list in YAML that is parsed as a whole: about 50 ms. Only there, items may share anchors. */
+const MAX_WHOLE_LIST = 64 * 1024;
+
+/** Returns a list without its items; undefined if the text is another object. */
+function listWithout({ begin, end }: ListItems, text: string): KubernetesObject | undefined {
+  const before = LINES_BEFORE.exec(text)?.[0] ?? '';
+  const list = blockValue(text.slice(before.length, begin) + text.slice(end));
+  return isObject(list) && isList(list) && list['items'] === null ? list : undefined;
+}
+
+/** Yields the items of a large list. Parses one in each turn of the event loop. */
+async function* parseItems(
+  { text, linesBefore }: YamlPiece,
+  items: ListItems,
+  list: KubernetesObject,
+  file: string,
+  onReject: Reject,
+): AsyncGenerator<Manifest, void, void> {
+  let line = linesBefore + countLines(text.slice(0, items.begin)) + 1;
+  let index = 0;
+  for (const { item } of itemsOf(text, items)) {
+    const at = `${file}:${line}`;
+    const parsed = parsePart(item);
+    if (typeof parsed === 'string') onReject(malformed(`items[${index}]`, lineFrom(item), parsed, at));
+    else yield* listItem(list, parsed.value, index, at, onReject);
+    line += countLines(item);
+    index++;
     await eventLoopTurn();
   }
 }
@@ -135,22 +212,17 @@ function* objectsOf(
     onReject(malformed('document', value, 'must be a Kubernetes object', at));
     return;
   }
-  const { kind, items } = value;
-  // Only `List` itself and objects with `items` are lists, because a kind of a CRD may end in `List`, too.
-  const isList = kind === 'List' || (typeof kind === 'string' && kind.endsWith('List') && 'items' in value);
-  if (!isList) {
+  if (!isList(value)) {
     yield { at, object: value };
     return;
   }
+  const { items } = value;
   if (items === null) return; // Go writes an empty list as null
   if (!Array.isArray(items)) {
     onReject(malformed('items', items, 'must be a list', at));
     return;
   }
-  for (const [index, object] of listItems(value, items).entries()) {
-    if (isObject(object)) yield { at: itemAt(index), object };
-    else onReject(malformed(`items[${index}]`, object, 'must be a Kubernetes object', itemAt(index)));
-  }
+  for (const [index, item] of items.entries()) yield* listItem(value, item, index, itemAt(index), onReject);
 }
 
 /**

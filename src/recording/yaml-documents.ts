@@ -1,5 +1,6 @@
 import { Document, isScalar, LineCounter, parseAllDocuments, visit, YAMLParseError } from 'yaml';
 import { messageOf } from '../base/failure.ts';
+import { parseBlockYaml, UnusualYamlError } from './block-yaml.ts';
 
 export interface YamlDocument {
   readonly document: Document;
@@ -9,7 +10,8 @@ export interface YamlDocument {
   readonly lineAt: (offset: number) => number;
 }
 
-interface DocumentPiece {
+/** A part of a YAML text that can be parsed alone. */
+export interface YamlPiece {
   readonly text: string;
   /** Number of lines of the whole text before this piece. */
   readonly linesBefore: number;
@@ -37,7 +39,7 @@ export function countLines(text: string): number {
  * Yields the text in pieces, each up to the next marker. A marker always ends a document, even within a block scalar. A
  * text that begins with a directive (`%`) is one piece, because directives end with a marker, too.
  */
-function* pieces(text: string): Generator<DocumentPiece, void, void> {
+export function* yamlPieces(text: string): Generator<YamlPiece, void, void> {
   let linesBefore = 0;
   let from = 0;
   while (from < text.length) {
@@ -50,16 +52,31 @@ function* pieces(text: string): Generator<DocumentPiece, void, void> {
 }
 
 /**
- * Yields the documents of a YAML text. Each is parsed when it is requested, so that a caller can yield to others in
- * between. Keys of a map must be unique: a repeated one is an error of its document. Linear in the text; about 1 µs per
- * byte.
+ * Yields the documents of a piece. Keys of a map must be unique: a repeated one is an error of its document. Linear in
+ * the text; about 1 µs per byte.
  */
-export function* yamlDocuments(text: string): Generator<YamlDocument, void, void> {
-  for (const { text: piece, linesBefore } of pieces(text)) {
-    const lines = new LineCounter();
-    const lineAt = (offset: number): number => linesBefore + lines.linePos(offset).line;
-    for (const document of parsePiece(piece, lines)) yield { document, text: piece, lineAt };
+export function* documentsOf({ text, linesBefore }: YamlPiece): Generator<YamlDocument, void, void> {
+  const lines = new LineCounter();
+  const lineAt = (offset: number): number => linesBefore + lines.linePos(offset).line;
+  for (const document of parsePiece(text, lines)) yield { document, text, lineAt };
+}
+
+/** Returns the plain value of a YAML text in block style; undefined if it needs the complete parser. */
+export function blockValue(text: string): unknown {
+  try {
+    return parseBlockYaml(text);
+  } catch (error) {
+    if (error instanceof UnusualYamlError) return undefined;
+    throw error;
   }
+}
+
+/** Returns the plain value of a part of a document, or the error as a string. */
+export function parsePart(text: string): { readonly value: unknown } | string {
+  const value = blockValue(text);
+  if (value !== undefined) return { value };
+  const [first] = documentsOf({ text, linesBefore: 0 });
+  return first === undefined ? { value: null } : plainValue(first.document);
 }
 
 /** Maximum length of a document. The parser would need minutes and gigabytes for a longer one. */
@@ -115,7 +132,7 @@ export function plainValue(document: Document): { readonly value: unknown } | st
  * syntax begins with its line.
  */
 export function parseYaml(text: string): { readonly value: unknown } | string {
-  const [first, ...others] = yamlDocuments(text);
+  const [first, ...others] = [...yamlPieces(text)].flatMap((piece) => [...documentsOf(piece)]);
   if (others.length > 0) return 'must be one YAML document';
   if (first === undefined) return { value: null };
   const [error] = first.document.errors;

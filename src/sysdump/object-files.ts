@@ -1,8 +1,8 @@
 import type { Rejection } from '../base/rejection.ts';
-import { parseBlockYaml, UnusualYamlError } from '../ciliumdump/block-yaml.ts';
 import { isObject } from '../net/fields.ts';
+import { findItems, itemsOf } from '../recording/list-items.ts';
 import { parseManifests } from '../recording/manifests.ts';
-import { parseYaml } from '../recording/yaml-documents.ts';
+import { parsePart } from '../recording/yaml-documents.ts';
 
 /** A Kubernetes object. Its fields are unchecked, except that it has a kind. */
 export interface DumpedObject {
@@ -49,8 +49,7 @@ export function isConfigFile(name: string): boolean {
   return /(?:^|\/)cilium-config(?:map)?(?:-[^/]*)?\.(?:ya?ml|json)$/i.test(name);
 }
 
-/** The beginning and the kind of a list in the format of kubectl. */
-const ITEMS = /^items:\s*$/m;
+/** The kind of a list in the format of kubectl. */
 const LIST_KIND = /^kind: ["']?(\w*)List["']?\s*$/m;
 
 /**
@@ -71,10 +70,9 @@ export async function* objectsOf(
       at: file,
       message: `${file}: ${message}`,
     });
-  const items = ITEMS.exec(text);
+  const items = findItems(text);
   const hasOneDocument = !/^---\s/m.test(text.slice('---\n'.length));
-  const isKubectlList = items !== null && text.startsWith('- ', items.index + items[0].length + 1);
-  if (!isKubectlList || !hasOneDocument) {
+  if (items === undefined || !hasOneDocument) {
     let isEmpty = true;
     for await (const { object } of parseManifests(text, file, onReject)) {
       isEmpty = false;
@@ -85,53 +83,20 @@ export async function* objectsOf(
     if (isEmpty && text.trim() === '') reject('the file is empty');
     return;
   }
-  const begin = items.index + items[0].length + 1;
-  const end = listEnd(text, begin);
-  const kindBefore = LIST_KIND.exec(text.slice(0, items.index));
+  const kindBefore = LIST_KIND.exec(text.slice(0, items.begin));
   // If the fields are sorted, the kind is after the items.
-  const kindAfter = LIST_KIND.exec(text.slice(end));
+  const kindAfter = LIST_KIND.exec(text.slice(items.end));
   const isTruncated = kindAfter === null && (kindBefore === null || !text.endsWith('\n'));
   const listKind = (kindBefore ?? kindAfter)?.[1] || kindOfFile(file);
-  for (const { item, isLast } of itemsOf(text, begin, end)) {
+  for (const { item, isLast } of itemsOf(text, items)) {
     if (isLast && isTruncated) {
       reject('the file is truncated: its list has no end');
       return;
     }
-    const value = itemValue(item);
+    const parsed = parsePart(item);
+    const value = typeof parsed === 'string' ? undefined : parsed.value;
     const kind = isObject(value) ? value['kind'] || listKind : undefined;
     if (isObject(value) && typeof kind === 'string') yield { kind, object: value };
     else reject('an item is no object');
-  }
-}
-
-/** Returns the end of the items of a list: the offset of the next line without indent and dash. */
-function listEnd(text: string, from: number): number {
-  const after = /^[^\s-]/m;
-  const end = text.slice(from).search(after);
-  return end < 0 ? text.length : from + end;
-}
-
-/** Yields the items of a list. In each, a blank replaces the dash, so that the item is a map. */
-function* itemsOf(
-  text: string,
-  from: number,
-  to: number,
-): Generator<{ readonly item: string; readonly isLast: boolean }, void, void> {
-  for (let begin = from; begin < to; ) {
-    const next = text.indexOf('\n- ', begin);
-    const end = next < 0 || next >= to ? to : next + 1;
-    yield { item: ` ${text.slice(begin + 1, end)}`, isLast: end === to };
-    begin = end;
-  }
-}
-
-/** Returns the value of an item; undefined if it is invalid. */
-function itemValue(item: string): unknown {
-  try {
-    return parseBlockYaml(item);
-  } catch (error) {
-    if (!(error instanceof UnusualYamlError)) throw error;
-    const parsed = parseYaml(item);
-    return typeof parsed === 'string' ? undefined : parsed.value;
   }
 }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parse, stringify } from 'yaml';
-import { parseBlockYaml, UnusualYamlError } from '../../src/ciliumdump/block-yaml.ts';
+import { parseBlockYaml, UnusualYamlError } from '../../src/recording/block-yaml.ts';
 
 /** Returns the value, or undefined if the text is outside of the subset. */
 function parsed(text: string): { readonly value: unknown } | undefined {
