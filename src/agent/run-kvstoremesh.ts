@@ -271,7 +271,7 @@ class KvstoreMeshProcess implements ServedProcess {
       for (const { name, copy } of mesh.status().clusters) {
         const reason = copy.lastFailure?.message ?? '';
         if (!copy.isFailing) {
-          if (reported.take(name).size > 0) log.warn(`cluster ${name}: its copy is written again`);
+          if (reported.take(name).size > 0) log.warn(`cluster ${name}: its copy can be written again`);
         } else if (!reported.get(name).has(reason)) {
           reported.add(name, reason);
           log.warn(`cluster ${name}: cannot write its copy to the local kvstore; retrying: ${reason}`);

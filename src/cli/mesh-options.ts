@@ -36,7 +36,7 @@ export interface ClusterFlags {
   readonly kvstoreConfig?: string;
   readonly kvstoreOpt?: RateLimitOptions;
   readonly clustermeshConfig?: string;
-  /** 0: never. */
+  /** Milliseconds; 0 if cached services never expire. */
   readonly clustermeshCacheTtl: number;
 }
 

@@ -1,6 +1,6 @@
 import type { WatchState } from '../kvstore/session/backend.ts';
 
-/** The watch states of a cluster's readers. They show whether its kvstore answers. Pure. */
+/** The watch states of a cluster's readers. They show whether its kvstore answers. No I/O. */
 export class WatchStates {
   readonly #states = new Map<string, WatchState>();
 

@@ -46,7 +46,7 @@ const ACCOUNT = 0x3c6e_f372;
 const PORTS = 0x510e_527f;
 const META_PRIME = 0x7feb_352d;
 
-/** Both lanes of the hash of the current key. All digests share them, because hashing is not re-entrant. */
+/** Both lanes of the hash of the current key. All digests share them: hashing is synchronous and never nested. */
 let keyA = 0;
 let keyB = 0;
 
@@ -86,13 +86,14 @@ function portsHash(ports: NamedPorts): number {
   return sum | 0;
 }
 
-/** Both lanes of the hash of a claim. One pair is enough because hashing is not re-entrant. */
+/** Both lanes of the hash of the current claim, shared like those of the key. */
 let claimA = 0;
 let claimB = 0;
 
 /**
- * Sets the lanes to the hash of a claim on the key of {@link placeOf}. `identity` is the hash of the labels for a local
- * identity. All terms have the owner, so that two owners cannot swap them unnoticed.
+ * Sets the lanes to the hash of a claim on the last key of {@link placeOf}: the sum of the terms of the identity, the
+ * host and the pod. Each term includes `owner`, the hash of the owner, so that the sum changes if two owners exchange
+ * their hosts or pods. `identity` is the numeric identity; for a local one, the hash of its labels.
  */
 function setClaim({ hostIP, encryptKey, k8s }: CompleteClaim, identity: number, owner: number): void {
   let a = mix(mix(keyA, identity), owner);
@@ -138,8 +139,8 @@ interface OverruledTerm {
 
 const NO_TERMS: readonly OverruledTerm[] = [];
 
-// Columns of a row, and their number: the two lanes that its effective claim added to the sums, the index of the group
-// of this claim, and the place of the key.
+// Columns of a row: the two lanes that its effective claim added to the sums, the index of the group of this claim, and
+// the place of the key. `ROW_STRIDE` is the number of columns.
 const LANE_A = 0;
 const LANE_B = 1;
 const GROUP = 2;
@@ -162,7 +163,7 @@ export interface ClaimDigestOptions {
 export class ClaimDigest {
   readonly #ipcache: IPCache;
   readonly #labelsOf: (identity: number) => string;
-  /** The groups by name, one for each source and cluster that is or was followed. Other clusters write no claims. */
+  /** The groups by name: one for each source, and one for each source and cluster that is or was followed. */
   readonly #groups = new Map<string, WriterGroup>();
   /** The groups by index. Index 0 is no group. */
   readonly #groupList: (WriterGroup | undefined)[] = [undefined];

@@ -26,7 +26,7 @@ export interface ComparedDocument {
   readonly fields: Readonly<Record<string, string | readonly string[]>>;
 }
 
-/** A document whose fields are created on demand, because a page has few of all documents. */
+/** A document whose fields are created on demand, because a comparison lists the fields of few documents. */
 export interface ListedDocument extends Pick<ComparedDocument, 'writer' | 'key'> {
   readonly readFields: () => ComparedDocument['fields'];
 }
@@ -40,6 +40,7 @@ export interface DocumentDigestOptions {
 
 /** The places of one group with their sums, and the sums of its buckets. */
 interface DocumentGroup {
+  /** Number of its documents; the name is that of {@link GroupDigest}. */
   claims: number;
   readonly buckets: Int32Array;
   readonly places: Map<number, Int32Array>;

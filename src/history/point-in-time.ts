@@ -58,7 +58,10 @@ export function pointOfWall(lives: readonly Life[], when: number, now: number): 
   return { point, reason: uncertaintyAt(lives[point.life] as Life, point) };
 }
 
-/** Returns the point for a wall time in no life: the end of the life before, or the step of a clock over it. */
+/**
+ * Returns the point for a wall time that the clock of no life has shown: directly before the clock was set forward past
+ * it, or the end of the life before it.
+ */
 function pointOutside(lives: readonly Life[], when: number): RequestedMoment<PointInLife> {
   for (let life = lives.length - 1; life >= 0; life--) {
     const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length

@@ -67,7 +67,7 @@ function readAddresses(list: ObjectFields): readonly string[] {
   return [...new Set(list.items((addresses, index) => addresses.address(index)))];
 }
 
-/** Returns the cluster IPs. A service is headless as in `isHeadless` of Cilium (pkg/loadbalancer/reflectors). */
+/** Returns the cluster IPs. Headless services are those of `isHeadless` in Cilium (pkg/loadbalancer/reflectors). */
 function readClusterIPs(
   spec: ObjectFields,
   labels: ReadonlyMap<string, string>,
@@ -195,7 +195,7 @@ export function readFlags(annotations: Annotations): Pick<Service, 'global' | 's
 }
 
 /** The fields of `spec` read by {@link readService}, except cluster IPs and selector. */
-export const SETTINGS: readonly string[] = [
+export const SPEC_FIELDS: readonly string[] = [
   ...['type', 'ports', 'externalIPs', 'loadBalancerSourceRanges', 'healthCheckNodePort'],
   ...['externalTrafficPolicy', 'internalTrafficPolicy', 'sessionAffinity', 'sessionAffinityConfig'],
   ...['publishNotReadyAddresses', 'trafficDistribution'],
@@ -205,7 +205,7 @@ export const SETTINGS: readonly string[] = [
 export const SERVICE_FIELDS: readonly string[] = [
   ...['metadata.annotations', 'metadata.labels', 'status.loadBalancer'],
   ...['spec.clusterIP', 'spec.clusterIPs', 'spec.selector'],
-  ...SETTINGS.map((name) => `spec.${name}`),
+  ...SPEC_FIELDS.map((name) => `spec.${name}`),
 ];
 
 /**
@@ -260,7 +260,7 @@ export function readService(
 /**
  * Parses an untrusted v1 `Service`. Rejects the service if its namespace or name is invalid. Any other invalid field (a
  * port out of range, an invalid source range) is rejected, and the rest of the service is used. A service of an
- * unsupported type also has a value, because the cache must delete a service that becomes unsupported. Never throws.
+ * unsupported type is returned, too, because the cache must delete a service that becomes unsupported. Never throws.
  */
 export function parseService(object: unknown, options: ParseOptions = {}): Parsed<Service> {
   return parseObject('Service', object, options, (fields) => readService(fields));

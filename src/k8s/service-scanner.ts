@@ -9,7 +9,7 @@ import {
   scanObject,
   scanStrings,
 } from './object-scanner.ts';
-import { labelsAndSelector, readService, SETTINGS } from './parse-service.ts';
+import { labelsAndSelector, readService, SPEC_FIELDS } from './parse-service.ts';
 import type { ObjectScanner } from './resource.ts';
 import { SharedValues } from './shared-values.ts';
 
@@ -45,7 +45,7 @@ export function serviceScanner(shared: SharedValues<Service['ports']>): ObjectSc
     },
     fields: {
       spec: scanObject({
-        ...settings.fields(SETTINGS),
+        ...settings.fields(SPEC_FIELDS),
         selector: scanStrings((name, text) => addTo(selector, name, text)),
         clusterIP: scanAddress((ip) => {
           clusterIP = ip;

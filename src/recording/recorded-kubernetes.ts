@@ -11,7 +11,7 @@ import { type Manifest, readManifests } from './manifests.ts';
 /** A Kubernetes object, as in a manifest. */
 export type RecordedObject = Readonly<Record<string, unknown>>;
 
-/** The parts of the requests for an object. */
+/** The type, namespace and path of an object in the API. */
 interface RequestPlace {
   readonly type: ResourceType;
   /** Undefined if the object is cluster-scoped. */
@@ -82,8 +82,8 @@ export class RecordedKubernetes {
   }
 
   /**
-   * Creates the Namespaces of stored objects that were not recorded, because in an API server each namespace of an
-   * object exists.
+   * Creates each namespace of a stored object if its Namespace was not recorded, because in an API server an object
+   * exists only in an existing namespace.
    */
   async addNamespaces(): Promise<void> {
     for (const namespace of this.#namespaces) {

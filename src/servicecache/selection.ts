@@ -38,7 +38,7 @@ function withoutStates(backends: Backends, ...states: readonly BackendState[]): 
 /** The results of {@link usableBackends}, because each frontend of a service selects from the same backends. */
 const usable = new WeakMap<Backends, Backends>();
 
-/** Returns the backends that accept new connections; if there are none, the terminating ones. None in maintenance. */
+/** Returns the backends that accept new connections; if there are none, the terminating ones. Omits maintenance. */
 function usableBackends(backends: Backends): Backends {
   const known = usable.get(backends);
   if (known !== undefined) return known;
@@ -71,7 +71,8 @@ const CONTEXT = objectWith({ service: OBJECT });
  *    there are none, or with `prefer-close` or `prefer-same-zone`: backends whose topology hints name the local zone.
  *    Hints are used only if every remaining backend has some and at least one names the local zone.
  *
- * Weights other than 0 have no effect: Cilium uses them for Maglev alone, which has no counterpart here.
+ * A weight has no effect here: a backend with weight 0 is in maintenance, and Cilium uses other weights only for
+ * Maglev, which has no counterpart here.
  *
  * It does not balance over zones and ignores a backend's own zone, because the hints already consider zones and load.
  * Service affinity was applied before. Costs one pass over the backends.

@@ -6,12 +6,13 @@ import type { ArchiveEntry } from './archive/archive.ts';
 import { commandFile } from './node-dump.ts';
 import { kindOfFile, objectsOf } from './object-files.ts';
 
-/** The cluster of the objects and reports. */
+/** The cluster of a sysdump. */
 export interface DumpedCluster {
   readonly clusterName: string;
   readonly clusterID: number;
 }
 
+/** Returns the cluster in the settings of Cilium; a missing name is `default`, a missing or invalid id 0. */
 export function clusterOfSettings({
   'cluster-name': name,
   'cluster-id': id,
@@ -25,10 +26,10 @@ export function clusterOfSettings({
 
 /**
  * Returns the cluster of a sysdump without settings: its name from an agent's list of nodes (the cluster of the local
- * node), its id from the numbers of CiliumIdentities. If the name is known, a note states its origin. Reads entries
- * until name and id are known. `read` returns the text of an entry; undefined if it is broken.
+ * node), its id from the numbers of CiliumIdentities. If the name is known, `note` states its origin. Reads
+ * entries until name and id are known. `read` returns the text of an entry; undefined if it is broken.
  */
-export async function clusterOfReports(
+export async function clusterOfEntries(
   entries: AsyncIterable<ArchiveEntry>,
   read: (entry: ArchiveEntry) => Promise<string | undefined>,
 ): Promise<{ readonly cluster: DumpedCluster; readonly note: string | undefined }> {

@@ -17,7 +17,7 @@ import {
   readWholeEntry,
 } from './archive/archive.ts';
 import { allEntries, openArchive } from './archive/open-archive.ts';
-import { clusterOfReports, clusterOfSettings, type DumpedCluster } from './cluster-of-dump.ts';
+import { clusterOfEntries, clusterOfSettings, type DumpedCluster } from './cluster-of-dump.ts';
 import { Disagreements } from './disagreements.ts';
 import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
@@ -229,7 +229,7 @@ class Sysdump {
       if (isConfigFile(entry.name)) settings = (await this.#settingsIn(entry)) ?? settings;
     }
     return {
-      cluster: settings === undefined ? await this.#clusterOfReports() : clusterOfSettings(settings),
+      cluster: settings === undefined ? await this.#clusterOfEntries() : clusterOfSettings(settings),
       endpoints:
         kinds.has('CiliumEndpointSlice') && !kinds.has('CiliumEndpoint')
           ? 'ciliumendpointslices'
@@ -254,8 +254,8 @@ class Sysdump {
     return settings;
   }
 
-  async #clusterOfReports(): Promise<DumpedCluster> {
-    const { cluster, note } = await clusterOfReports(this.#entries(), (entry) => {
+  async #clusterOfEntries(): Promise<DumpedCluster> {
+    const { cluster, note } = await clusterOfEntries(this.#entries(), (entry) => {
       this.#options.signal?.throwIfAborted();
       return this.#text(readWholeEntry(entry, this.#limits));
     });

@@ -77,6 +77,7 @@ class ReplayWatch implements Watch {
   }
 }
 
+/** The following of a resource by the stores, with the watch that it reads. */
 interface ReplayedRun {
   readonly watch: ReplayWatch;
   readonly leave: AbortController;
@@ -86,7 +87,8 @@ interface ReplayedRun {
 /** A resource: the parameters of its runs, from the tape, and its current run and batch. */
 interface ReplayedResource {
   prefix: string;
-  keeps: boolean;
+  /** See `MeshTap.onFollow`. */
+  keepsKeys: boolean;
   run: ReplayedRun | undefined;
   batch: WatchEvent[];
 }
@@ -136,7 +138,7 @@ export class ReplayedCluster {
     });
     for (const resource of COPIED_RESOURCES) {
       const prefix = resourcePrefix(resource, name);
-      this.#followed.set(resource, { prefix, keeps: false, run: undefined, batch: [] });
+      this.#followed.set(resource, { prefix, keepsKeys: false, run: undefined, batch: [] });
     }
   }
 
@@ -170,11 +172,11 @@ export class ReplayedCluster {
     switch (line.ev) {
       case 'follow':
         await this.#leave(line.from);
-        Object.assign(this.#resourceOf(line.from), { prefix: line.prefix, keeps: line.keeps });
+        Object.assign(this.#resourceOf(line.from), { prefix: line.prefix, keepsKeys: line.keeps });
         return;
       case 'end':
         await this.#leave(line.from);
-        this.#resourceOf(line.from).keeps = false;
+        this.#resourceOf(line.from).keepsKeys = false;
         return;
       case 'config': {
         await this.stop();
@@ -223,14 +225,14 @@ export class ReplayedCluster {
     await this.#deliver(resource, [{ type: 'list-done', key: '', value: EMPTY, modRevision: 0 }]);
   }
 
-  #begin(resource: CopiedResource, { prefix, keeps }: ReplayedResource): ReplayedRun {
+  #begin(resource: CopiedResource, { prefix, keepsKeys }: ReplayedResource): ReplayedRun {
     const watch = new ReplayWatch();
     const leave = new AbortController();
     const isCache = prefix === resourcePrefix(resource, this.#name, 'cache');
     const ended = this.#stores.follow(resource, {
       backend: { watch: () => watch },
       signal: leave.signal,
-      mayDelete: keeps ? 'never' : undefined,
+      mayDelete: keepsKeys ? 'never' : undefined,
       keepUnlisted: true,
       layout: isCache ? 'cache' : 'state',
       onListed: () => {},

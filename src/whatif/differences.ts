@@ -54,7 +54,7 @@ export interface ServiceDifference {
   readonly lost: number;
 }
 
-/** The sizes of a node in the difference of a gone one. */
+/** The numbers of addresses and pod CIDRs of a node. */
 export type NodeSizes = Pick<NodeDifference, 'addresses' | 'podCIDRs'>;
 
 export function sizesOf({ fields }: Node): NodeSizes {

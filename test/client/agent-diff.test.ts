@@ -535,7 +535,7 @@ describe('services and nodes', () => {
       '  nodes baltic baltic/node-1  labels: only at a: zone=a; encryptionKey: none at a, 4 at b  a: cluster baltic is not followed',
       '  services baltic shop/cart  backends: only at a: 10.2.0.1 http 8080/TCP active; backends: only at b: 10.2.0.3 http 8080/TCP active  a: cluster baltic is not followed',
       'Reasons: source incomplete or unreachable 2',
-      'Expected differences: 1 (local nodes and their addresses: 1, sources of one node: 0)',
+      'Expected differences: 1 (local nodes and their addresses: 1, other claims of one node or cluster: 0)',
     ]);
   });
 
@@ -712,7 +712,7 @@ describe('digests that differ although no entry does', () => {
     expect(diff).toMatchObject({ writers: [], differences: [], digestsOnly: ['clustermesh baltic'] });
     expect(diffLines(diff)).toEqual([
       'clustermesh baltic: the digests differ, but no entry does: the group changed during the comparison, or the agents run different versions: repeat the command',
-      'Expected differences: 0 (local nodes and their addresses: 0, sources of one node: 0)',
+      'Expected differences: 0 (local nodes and their addresses: 0, other claims of one node or cluster: 0)',
     ]);
     expect(await diffAgents(asking(a), asking(b))).toMatchObject({ digestsOnly: [] });
   });
@@ -949,7 +949,7 @@ describe('the reasons of a difference', () => {
     expect(diff).toMatchObject({ differences: [], expected: { localNode: 1 } });
     expect(diffLines(diff)).toEqual([
       'No differences.',
-      'Expected differences: 1 (local nodes and their addresses: 1, sources of one node: 0)',
+      'Expected differences: 1 (local nodes and their addresses: 1, other claims of one node or cluster: 0)',
     ]);
   });
 

@@ -3,11 +3,11 @@ import { type Answered, ask, NoAnswer, useRead, withQuery } from './ask.ts';
 /** A list read in pages. */
 export interface List<T> {
   readonly items: readonly T[];
-  /** Number of all items. The list has fewer if the agent has more than {@link MAX_ITEMS}. */
+  /** Number of all items, of which `items` may be only the first {@link MAX_ITEMS}. */
   readonly total: number;
 }
 
-/** Maximum number of items of a list read completely. */
+/** Number of items after which no further page is read. */
 export const MAX_ITEMS = 5_000;
 
 interface Page<T> {
@@ -17,7 +17,7 @@ interface Page<T> {
 
 type Filters = Readonly<Record<string, string | undefined>>;
 
-/** Returns a list, complete or with more than {@link MAX_ITEMS} items, and the number of all items. */
+/** Returns a list and the number of all its items. Stops reading after {@link MAX_ITEMS} items. */
 async function readAll<T>(path: string, filters: Filters, signal: AbortSignal): Promise<List<T>> {
   const items: T[] = [];
   let next: string | undefined = withQuery(path, { ...filters, limit: '1000' });
@@ -34,7 +34,7 @@ async function readAll<T>(path: string, filters: Filters, signal: AbortSignal): 
   return { items, total: count };
 }
 
-/** Returns a complete list, as `useRead` does. */
+/** Returns a list, as `useRead` does. Its items may be only the first ones. */
 export function useList<T>(path: string, filters: Filters, version: string): Answered<List<T>> {
   return useRead(withQuery(path, filters), (signal) => readAll<T>(path, filters, signal), version);
 }

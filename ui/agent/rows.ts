@@ -87,7 +87,7 @@ export interface RowsQuery {
   readonly filters: Readonly<Record<string, string>>;
   /**
    * The order as a parameter of the API: `identity`, `-identity`; empty for the order of the agent, in which pages can
-   * be read at random.
+   * be read at any position.
    */
   readonly sort: string;
 }
@@ -111,7 +111,7 @@ export class Rows {
   readonly readAt: number = agentNow();
   readonly #query: RowsQuery;
   /** True if pages can be read at any position. */
-  #isRandom: boolean;
+  #isRandomAccess: boolean;
   /** By number; unread ones are missing. */
   readonly #pages: PageOfRows[] = [];
   readonly #labels = new Map<number, readonly string[]>();
@@ -124,7 +124,7 @@ export class Rows {
   #next: string | undefined;
   /** First shown row. */
   #from = 0;
-  /** Rows before this index are loaded. */
+  /** Rows before this index are to be loaded. */
   #wanted = FIRST_PAGE_ROWS;
   #isLoading = false;
   #uses = 0;
@@ -136,7 +136,7 @@ export class Rows {
   constructor(query: RowsQuery, onChange: () => void, previous?: Rows) {
     this.#query = query;
     this.#onChange = onChange;
-    this.#isRandom = query.sort === '' && Object.keys(query.filters).length === 0;
+    this.#isRandomAccess = query.sort === '' && Object.keys(query.filters).length === 0;
     if (previous !== undefined) {
       this.#from = previous.#from;
       this.#wanted = previous.#wanted;
@@ -163,7 +163,7 @@ export class Rows {
 
   /** Sets the number of all rows, for a list whose pages can be read at any position. */
   setTotal(total: number): void {
-    if (!this.#isRandom) return;
+    if (!this.#isRandomAccess) return;
     this.#total = total;
     void this.#load();
   }
@@ -171,7 +171,7 @@ export class Rows {
   /** Loads the shown rows. */
   load(first: number, end: number): void {
     this.#from = first;
-    this.#wanted = this.#isRandom ? end : Math.max(this.#wanted, end);
+    this.#wanted = this.#isRandomAccess ? end : Math.max(this.#wanted, end);
     void this.#load();
   }
 
@@ -195,7 +195,7 @@ export class Rows {
     const page = this.#pages[pageOf(index)];
     if (holds(page)) return page;
     // Pages read one after the other may be short, so a row can be on another page than computed.
-    return this.#isRandom ? undefined : this.#pages.find(holds);
+    return this.#isRandomAccess ? undefined : this.#pages.find(holds);
   }
 
   /** Returns the path of the next page to read, and its number. After a failure, none is read. */
@@ -242,7 +242,7 @@ export class Rows {
   #setNext(token: string | undefined): void {
     if (this.#pages.length === 1 && token === undefined) {
       // The list has no other page, so no number of rows is needed.
-      this.#isRandom = false;
+      this.#isRandomAccess = false;
       this.#total = undefined;
     }
     this.#next = token && withQuery('/v1/ipcache', { continue: token, limit: String(PAGE_ROWS) });

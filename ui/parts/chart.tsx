@@ -59,7 +59,7 @@ function optionsOf(width: number): uPlot.Options {
   };
 }
 
-/** Returns the last hour, or the time since the agent was started. */
+/** Returns the last hour, or the time since the start of the agent, but at least {@link MIN_SHOWN_S}. */
 function rangeOf({ data: [times, values] }: uPlot, _: number, max: number): [number, number] {
   const begin = times[values?.findIndex((value) => value != null) ?? 0] ?? max;
   return [Math.max(max - HOUR_S, Math.min(begin, max - MIN_SHOWN_S)), max];

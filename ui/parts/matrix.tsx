@@ -16,8 +16,8 @@ export interface MatrixRow {
 const MAX_COLUMNS = 8;
 
 /**
- * Returns the clusters with columns: all clusters of a small mesh; otherwise the local one and the clusters that serve
- * most rows.
+ * Returns the clusters with columns: all clusters of a small mesh; otherwise the local one and those with backends in
+ * the most rows.
  */
 function columnsOf(
   clusters: readonly string[],

@@ -14,11 +14,12 @@ const NAME_LENGTH = 20;
 /** Maximum length of a name in the small size: that of cluster names of Cilium. */
 const MAX_NAME_LENGTH = 32;
 
-/** Vertical space between two boxes. In one column, the links need more of it. */
+/** Vertical space between two boxes, if the clusters are on both sides. */
 const GAP = 22;
+/** Vertical space between two boxes in one column, where the links need more of it. */
 const COLUMN_GAP: number = 1.6 * GAP;
 
-/** Vertical space above and below the boxes on both sides, in total. */
+/** Sum of the spaces above and below the boxes, if the clusters are on both sides. */
 const MARGIN = 40;
 
 /** Horizontal space for the links at the left of a column. */

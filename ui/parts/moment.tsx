@@ -14,7 +14,7 @@ import { Icon } from './icons.tsx';
  */
 const OBJECT_VIEWS = ['ip', 'service', 'node'];
 
-/** Views of the state of the moment. */
+/** Views that can show the state of an earlier moment. */
 const MOMENT_VIEWS = [...OBJECT_VIEWS, 'prefixes'];
 
 /** Returns the key of the shown object in the history; undefined for all changes. */

@@ -33,6 +33,7 @@ const LISTS: Readonly<Record<string, string>> = {
   endpointslices: 'services',
 };
 
+/** Interval at which the status of the cluster is read. */
 const READ_MS = 2_000;
 
 const HEARTBEAT_TEXTS: Readonly<Record<NonNullable<ClusterDocument['heartbeat']>, string>> = {

@@ -36,7 +36,7 @@ function valueText(value: unknown): string {
 }
 
 /** Returns a column of times that may be missing. */
-function times<T>(name: string, of: (row: T) => number | undefined): Column<T> {
+function timeColumn<T>(name: string, of: (row: T) => number | undefined): Column<T> {
   return {
     name,
     className: 'nowrap',
@@ -59,11 +59,11 @@ const DUTY_COLUMNS: readonly Column<DutyDocument>[] = [
   },
   numberColumn('keys', ({ published }) => published?.keys),
   numberColumn('pending', ({ published }) => published?.pending),
-  times('last round', ({ rounds }) => rounds?.lastRoundMs),
+  timeColumn('last round', ({ rounds }) => rounds?.lastRoundMs),
   numberColumn('marked', ({ rounds }) => rounds?.marked),
   numberColumn('deleted', ({ rounds }) => rounds?.deleted),
   numberColumn('conflicts', ({ rounds }) => rounds?.conflicts),
-  times('next round', ({ rounds }) => rounds?.nextRoundMs),
+  timeColumn('next round', ({ rounds }) => rounds?.nextRoundMs),
   numberColumn('failures', ({ failures }) => failures),
   { name: 'last failure', cell: ({ lastFailure }) => lastFailure?.message ?? NONE },
 ];
@@ -83,7 +83,7 @@ const CLUSTER_COLUMNS: readonly Column<FollowedClusterDocument>[] = [
 ];
 
 /** Columns of the clusters of an operator, which copies nothing. */
-const FOLLOWED = ['cluster', 'state', 'last failure'];
+const OPERATOR_COLUMNS = ['cluster', 'state', 'last failure'];
 
 /** Titles other than the name of the field. */
 const TITLES: Readonly<Record<string, string>> = { mcs: 'Multi-cluster services' };
@@ -143,7 +143,9 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
             rows={clusters}
             keyOf={({ name }) => name}
             columns={
-              isKvstoreMesh ? CLUSTER_COLUMNS : CLUSTER_COLUMNS.filter(({ name }) => FOLLOWED.includes(name))
+              isKvstoreMesh
+                ? CLUSTER_COLUMNS
+                : CLUSTER_COLUMNS.filter(({ name }) => OPERATOR_COLUMNS.includes(name))
             }
           />
         </Panel>

@@ -50,7 +50,7 @@ export interface AgentDiff {
   readonly documents: readonly DocumentDifference[];
   /**
    * Numbers of the differences that any two nodes have. `localNode`: the local node of each agent and its addresses.
-   * `localSource`: claims of sources of a single node.
+   * `localSource`: claims of sources of a node; if the agents are in different clusters, also those of their clusters.
    */
   readonly expected: { readonly localNode: number; readonly localSource: number };
   /** Number of differences counted in `writers` but not listed. */

@@ -151,6 +151,6 @@ export function diffLines(diff: AgentDiff): readonly string[] {
         `${writer}: the digests differ, but no entry does: the group changed during the comparison, or the agents run different versions: repeat the command`,
       ),
     ),
-    `Expected differences: ${localNode + localSource} (local nodes and their addresses: ${localNode}, sources of one node: ${localSource})`,
+    `Expected differences: ${localNode + localSource} (local nodes and their addresses: ${localNode}, other claims of one node or cluster: ${localSource})`,
   ];
 }

@@ -35,15 +35,15 @@ const DEFAULT_LAYOUT: IPCacheLayout = '1.17';
 /** The value of a prefix. */
 export interface IPCacheItem {
   readonly identity: number;
-  /** An IPv4 address as a word, as in `AddressWords`; 0 if there is none or it is on this host. */
+  /** The IPv4 tunnel endpoint as a word, as in `AddressWords`; 0 if there is none or it is on this host. */
   readonly tunnel: number;
-  /** An IPv6 address, canonical; empty if there is none, if it is on this host, or in the layouts before 1.18. */
+  /** The IPv6 tunnel endpoint, canonical; empty if there is none or it is on this host, and in layouts before 1.18. */
   readonly tunnelIPv6: string;
   readonly encryptKey: number;
   /**
-   * Flag bits defined by Cilium, except those of 1.18 that follow from the tunnel; none in layout 1.8. Of these, we
-   * write only `remote cluster`, because no input contains `skip tunnel` (1), which marks prefixes without a route
-   * through a tunnel.
+   * Flag bits of Cilium, without the two of 1.18 that describe the tunnel endpoint; 0 in layout 1.8. Only
+   * {@link REMOTE_CLUSTER} is written: no input has the flag `skip tunnel` (1) of prefixes that are reached without a
+   * tunnel.
    */
   readonly flags: number;
   /** Rank of the source, used when the map is full. Not in the kernel; 0 in a dump. */
@@ -94,8 +94,9 @@ export function ipcacheShape(layout: IPCacheLayout, maxEntries: number = MAX_ENT
 }
 
 /**
- * Opens a pinned map of any capacity, in the layout of 1.18 or 1.17; that of 1.8 has the same size as 1.17. Returns
- * undefined if there is no pin. Throws `ForeignMapError` if the pin is another map, and `SyscallError`.
+ * Opens a pinned map of any capacity, in the layout of 1.18 or 1.17. A map of 1.8 is read as one of 1.17, which has the
+ * same sizes. Returns undefined if there is no pin. Throws `ForeignMapError` if the pin is another map, and
+ * `SyscallError`.
  */
 export function openIPCachePin(bpf: Bpf, path: string): IPCacheTable | undefined {
   const open = (layout: IPCacheLayout): IPCacheTable | undefined => {
@@ -244,7 +245,7 @@ export class IPCacheTable<M extends BatchedMap = BpfMap> implements KernelTable<
     const family = head >>> 24 === KEY_FAMILY[4] ? 4 : 6;
     const clusterID = head & 0xffff;
     const isKnown = head === ((KEY_FAMILY[family] << 24) | clusterID) && clusterID <= MAX_CLUSTER_ID;
-    // Without a spread, which takes ten times as long as the rest.
+    // All fields are listed, because a spread takes ten times as long as the rest.
     const key: PrefixRegister = {
       family,
       w0: view.getInt32(at + 8),

@@ -12,7 +12,7 @@ export class FieldTree {
   readonly #fields: Field[] = [];
 
   /**
-   * @param paths names separated by dots; the last name includes all of its content. Lists have no index:
+   * @param paths names separated by dots; the field of the last name is kept with all content. Lists have no index:
    *   `spec.ports.port` is a field of each element of `ports`.
    */
   static of(paths: readonly string[]): FieldTree {

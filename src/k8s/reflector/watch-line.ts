@@ -9,7 +9,7 @@ export type WatchLine =
   | { readonly type: 'put' | 'delete'; readonly object: KubernetesObject }
   /** `isListed` is true for the bookmark after the last object of a streaming list. */
   | { readonly type: 'bookmark'; readonly version: string; readonly isListed: boolean }
-  /** An object without a name, or an unknown type. Other lines are not affected. */
+  /** An object without a name, a bookmark without a version, or an unknown type. Other lines are not affected. */
   | { readonly type: 'invalid' };
 
 /** The fields read by {@link readWatchLine}, in addition to those that identify the object. */

@@ -92,8 +92,8 @@ export class GarbageCollector {
   }
 
   /**
-   * Runs a round every interval until the signal fires. The interval includes the duration of the round. A failed round
-   * does not count as the previous round of the next one.
+   * Runs a round every interval until the signal fires. The interval includes the duration of the round. A round after
+   * failed ones is compared with the last round that did not fail.
    */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, intervalMs } = this.#options;

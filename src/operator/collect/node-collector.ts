@@ -11,7 +11,7 @@ export interface NodeCollectorOptions extends ObjectAccess {
   readonly nodes: ObservedObjects;
 }
 
-/** `nodes-gc-interval`. */
+/** Default of `nodes-gc-interval` in Cilium. */
 export const NODE_GC_INTERVAL_MS: number = 5 * 60_000;
 
 export const NODES: ResourceKind = { group: '', version: 'v1', plural: 'nodes' };

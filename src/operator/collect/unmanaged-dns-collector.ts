@@ -13,10 +13,10 @@ export interface UnmanagedDnsCollectorOptions extends ObjectAccess {
   readonly clock: Pick<Clock, 'now' | 'wallTime'>;
 }
 
-/** `pod-restart-selector`. */
+/** Default of `pod-restart-selector` in Cilium. */
 export const UNMANAGED_DNS_SELECTOR = 'k8s-app=kube-dns';
 
-/** Time after its start in which a pod may be without an endpoint. */
+/** Time for which a pod may be without an endpoint after its start. */
 const START_MS = 30_000;
 /** Minimum time between two restarts of pods with the same name. */
 const RESTART_PAUSE_MS = 5 * 60_000;

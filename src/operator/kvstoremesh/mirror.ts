@@ -35,10 +35,10 @@ export class Mirror {
   readonly #prefix: string;
   readonly #canary: string;
   /**
-   * Names copied by an earlier process and not yet contained in a list of this process, and names that a
-   * restore of the local kvstore from a backup has brought back.
+   * Names of keys in the local kvstore that the remote kvstore may not have: copied by an earlier process and not yet
+   * received by this one, or brought back when the local kvstore was restored from a backup.
    */
-  readonly #inherited = new Set<string>();
+  readonly #unconfirmed = new Set<string>();
   #sync: SyncStore;
   #isSynced = false;
   #isDeletingReturned = false;
@@ -49,7 +49,7 @@ export class Mirror {
     this.#guard = new CallbackGuard(onFault);
     this.#prefix = resourcePrefix(resource, cluster, 'cache');
     this.#canary = syncedKey(cluster, resource, 'cache');
-    this.#sync = this.#newSync((name) => this.#inherited.add(name));
+    this.#sync = this.#newSync((name) => this.#unconfirmed.add(name));
     this.store = new WatchStore({
       rejections,
       gate,
@@ -62,7 +62,7 @@ export class Mirror {
           : rejectedAs('too-large', 'value', `${value.length} bytes`, TOO_LARGE, at),
       observer: {
         onUpdate: (name, value) => {
-          this.#inherited.delete(name);
+          this.#unconfirmed.delete(name);
           this.#sync.upsert(name, value);
         },
         onDelete: (name) => this.#sync.delete(name),
@@ -70,12 +70,12 @@ export class Mirror {
     });
   }
 
-  /** True if the local canary was written since this resource was started. */
+  /** True if the local canary was written since the mirror was created or last cleared. */
   get isSynced(): boolean {
     return this.#isSynced;
   }
 
-  /** Receives an event of the local canaries of the cluster. The owner must pass each of them. */
+  /** Receives an event of a local canary of the cluster. The caller must pass every such event. */
   receiveCanaryEvent(event: WatchEvent): void {
     this.#sync.receiveCanaryEvent(event);
   }
@@ -108,13 +108,13 @@ export class Mirror {
   }
 
   /**
-   * Must be called when a complete list of the remote kvstore is queued. Deletes inherited keys that are not in it,
-   * before the canary is written. Works in steps. Resolves when the canary is written.
+   * Must be called when `store` has passed a complete list of the remote kvstore. Deletes the keys of `#unconfirmed`,
+   * which the list lacks, before the canary is written. Works in steps. Resolves when the canary is written.
    */
   async markListed(): Promise<void> {
     const { gate = OPEN_GATE, onApplied } = this.#options;
     const sync = this.#sync;
-    await gate.runSteps(this.#deleteInherited(sync, gate.slice));
+    await gate.runSteps(this.#deleteUnconfirmed(sync, gate.slice));
     await sync.markSynced();
     if (sync !== this.#sync) return;
     this.#isSynced = true;
@@ -133,30 +133,30 @@ export class Mirror {
   /** Deletes all keys, but not the canary. The resource must not be followed. */
   async deleteKeys(signal: AbortSignal): Promise<void> {
     const { gate = OPEN_GATE } = this.#options;
-    if (await this.store.drain(signal)) await gate.runSteps(this.#deleteInherited(this.#sync, gate.slice));
+    if (await this.store.drain(signal)) await gate.runSteps(this.#deleteUnconfirmed(this.#sync, gate.slice));
   }
 
   /** Deletes the keys brought back by a restore, if a complete list of the remote kvstore has been copied. */
   #deleteReturned(): void {
-    if (!this.#isSynced || this.#isDeletingReturned || this.#inherited.size === 0) return;
+    if (!this.#isSynced || this.#isDeletingReturned || this.#unconfirmed.size === 0) return;
     const { gate = OPEN_GATE } = this.#options;
     this.#isDeletingReturned = true;
     const onEnd = (): void => {
       this.#isDeletingReturned = false;
       this.#deleteReturned();
     };
-    gate.runInBackground(this.#deleteInherited(this.#sync, gate.slice), { onEnd });
+    gate.runInBackground(this.#deleteUnconfirmed(this.#sync, gate.slice), { onEnd });
   }
 
   /**
-   * Deletes the inherited keys, in steps of `slice` keys. A key that the remote kvstore sends in between is not
-   * inherited any more.
+   * Deletes the keys of `#unconfirmed`, in steps of `slice` keys. A key that the remote kvstore sends in between is
+   * kept.
    */
-  *#deleteInherited(sync: SyncStore, slice: number): Generator<void, void, void> {
+  *#deleteUnconfirmed(sync: SyncStore, slice: number): Generator<void, void, void> {
     let deleted = 0;
-    for (const name of this.#inherited) {
+    for (const name of this.#unconfirmed) {
       if (sync !== this.#sync) return;
-      this.#inherited.delete(name);
+      this.#unconfirmed.delete(name);
       sync.delete(name);
       if (++deleted % slice === 0) yield;
     }
@@ -170,7 +170,7 @@ export class Mirror {
     const { local } = this.#options;
     // Drained keys are deleted below by prefix, not one by one.
     if (!(await this.store.drain(signal))) return;
-    this.#inherited.clear();
+    this.#unconfirmed.clear();
     this.#sync = this.#newSync(undefined);
     this.#isSynced = false;
     // Fenced, so that no abandoned write takes effect afterwards, and this delete cannot affect later copies.
@@ -193,7 +193,7 @@ export class Mirror {
       adoptLeases: onInherited !== undefined,
       onInherited,
       onReturned: (name) => {
-        this.#inherited.add(name);
+        this.#unconfirmed.add(name);
         this.#deleteReturned();
       },
     });

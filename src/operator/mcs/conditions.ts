@@ -32,14 +32,14 @@ export function changedConditions(
   for (const { message, ...others } of wanted) {
     const condition: Condition = { ...others, message: cutText(message, MAX_MESSAGE) };
     const index = kept.findIndex((other) => field(other, 'type') === condition.type);
-    const known = kept[index];
+    const previous = kept[index];
     const isSame = (['status', 'reason', 'message'] as const).every(
-      (name) => field(known, name) === condition[name],
+      (name) => field(previous, name) === condition[name],
     );
-    if (known !== undefined && isSame) continue;
+    if (previous !== undefined && isSame) continue;
     isChanged = true;
-    const hasStatus = field(known, 'status') === condition.status;
-    const lastTransitionTime = hasStatus ? (field(known, 'lastTransitionTime') ?? now) : now;
+    const isSameStatus = field(previous, 'status') === condition.status;
+    const lastTransitionTime = isSameStatus ? (field(previous, 'lastTransitionTime') ?? now) : now;
     kept.splice(index === -1 ? kept.length : index, 1, { ...condition, lastTransitionTime });
   }
   return isChanged ? kept : undefined;

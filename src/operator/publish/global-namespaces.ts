@@ -20,7 +20,7 @@ export function isGlobalNamespace(annotation: string | undefined, globalByDefaul
   return annotation === undefined ? globalByDefault : annotation.toLowerCase() === 'true';
 }
 
-/** The keys of a namespace: identities are put before the others, which contain their numbers, and deleted after. */
+/** A part of the keys of a namespace. Identities are put before the keys that contain them, and deleted after them. */
 export type ExportStage = 'identities' | 'others';
 
 /** The keys of a producer whose objects have namespaces. */
@@ -90,7 +90,7 @@ export class GlobalNamespaces implements Duty {
   readonly #exported = namesByStage();
   /** The namespaces of a failed review, by stage. The next review of the stage repeats it. */
   readonly #unreviewed = namesByStage();
-  /** Changed namespaces without a begun step, each with the number of its latest change. */
+  /** Changed namespaces for which no step has begun, each with the number of its latest change. */
   readonly #changed = new Map<string, number>();
   /** By namespace: the number of its latest change, until the second step of this change begins. */
   readonly #latest = new Map<string, number>();
@@ -218,7 +218,7 @@ export class GlobalNamespaces implements Duty {
     return known !== undefined && isGlobalNamespace(known.annotation, this.#options.globalByDefault);
   }
 
-  /** Applies changes until the signal fires. If a review throws, its changes are taken again by the next call. */
+  /** Applies changes until the signal fires. If a review throws, the next call repeats its changes. */
   async #applyChanges(followed: FollowedKind, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.#wake.promise;

@@ -27,19 +27,21 @@ import { sourceSteps } from './source-elements.ts';
 /** Takes the place of a backend whose element another process deleted. */
 export const EMPTY_SLOT = '';
 
+/** The elements of a frontend in the kernel. */
 export interface KernelFrontend {
   /** True if it refuses all ports without a service ({@link isAnyPort}). It has no backends. */
   readonly isAny: boolean;
   /** Number of backends to select from. 0: connections are refused. `undefined`: no set of frontends contains it. */
   backendCount: number | undefined;
+  /** Its backends, by slot. */
   readonly slots: string[];
-  /** Foreign elements: slots of `MAX_SLOTS` or more, other verdicts, and a second set of frontends. */
+  /** Elements that we do not write: slots from `MAX_SLOTS` on, other verdicts, and its element in a second set. */
   readonly foreign: { readonly set: string; readonly key: Uint8Array }[];
   /** The protocols of the masquerade sets that contain it; if `isAny`, of its elements in `clusterIPs`. */
   readonly listedProtocols: Set<number>;
   /** The chain that admits clients. `undefined`: all clients are admitted. */
   sourceChain: string | undefined;
-  /** The ranges that the chain of clients finds. */
+  /** The ranges of clients that `sourceChain` finds for it. */
   readonly ranges: Set<string>;
 }
 

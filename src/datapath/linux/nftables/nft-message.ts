@@ -71,7 +71,7 @@ export interface NftTable {
   readonly name: string;
 }
 
-/** A set, or a map if it has `data`. A type has six bits per part of a key; only `nft` uses it. */
+/** A set, or a map if it has `data`. A type is a number for `nft`, with six bits for each part of a key. */
 export interface NftSet {
   readonly name: string;
   readonly keyType: number;
@@ -235,8 +235,8 @@ export function isAbout({ type, body }: NetlinkMessage, table: NftTable): boolea
   return new Attributes(body, HEADER_BYTES).text(TABLE_NAME) === table.name;
 }
 
-/** Returns true if an expression of the kernel has the desired attributes. Others are defaults. */
-export function isExpression(found: FoundExpression | undefined, desired: NftExpression): boolean {
+/** Returns true if an expression of the kernel has the desired attributes. Its other attributes are defaults. */
+export function matchesExpression(found: FoundExpression | undefined, desired: NftExpression): boolean {
   if (found === undefined) return false;
   const { attributes } = found;
   const { numbers = {}, registers = {}, values = {}, set, byte, verdict } = desired;

@@ -16,7 +16,7 @@ import {
   dumpRules,
   dumpSets,
   type FoundExpression,
-  isExpression,
+  matchesExpression,
   type NftChain,
   type NftSet,
   type NftSteps,
@@ -168,7 +168,9 @@ function rulesDefect(found: Rules, { name, rules }: NftChain): string | undefine
     return `chain ${name}: found ${found.length} rules, expected ${rules.length}`;
   const at = rules.findIndex((desired, index) => {
     const rule = found[index] ?? [];
-    return rule.length !== desired.length || !desired.every((each, step) => isExpression(rule[step], each));
+    return (
+      rule.length !== desired.length || !desired.every((each, step) => matchesExpression(rule[step], each))
+    );
   });
   return at < 0 ? undefined : `chain ${name}: rule ${at + 1} was changed`;
 }

@@ -69,8 +69,8 @@ export function setDevice(socket: LinkSocket, item: DeviceItem | undefined): voi
 }
 
 /**
- * Throws if a foreign VXLAN interface uses the port. Two interfaces can share a port only if both have a fixed VNI. A
- * vain attempt to create ours would cause events, and each event another attempt.
+ * Throws if a foreign VXLAN interface uses the port. Two interfaces can share a port only if both have a fixed VNI. The
+ * check precedes the creation, because a failed creation causes events, and each event another attempt.
  */
 function checkPort(socket: LinkSocket, { port }: DeviceItem, ownIndex: number | undefined): void {
   const foreign = socket

@@ -7,7 +7,7 @@ import {
   dumpChains,
   dumpRules,
   type FoundExpression,
-  isExpression,
+  matchesExpression,
   NFPROTO,
   type NftChain,
   type NftTable,
@@ -86,7 +86,7 @@ function areOurRules(found: readonly (readonly FoundExpression[])[]): boolean {
   return (
     others.length === 0 &&
     rule.length === desired.length &&
-    desired.every((step, at) => isExpression(rule[at], step))
+    desired.every((step, at) => matchesExpression(rule[at], step))
   );
 }
 
