@@ -13,6 +13,7 @@ const ENTRIES = [
   'kubernetes',
   'formats',
   'linux',
+  'sysdump',
   'testing',
   'shared',
   'index',

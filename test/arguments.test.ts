@@ -5,6 +5,7 @@ import { systemClock, UsageError } from '../src/index.ts';
 import * as kubernetes from '../src/kubernetes.ts';
 import * as linux from '../src/linux.ts';
 import * as shared from '../src/shared.ts';
+import * as sysdump from '../src/sysdump.ts';
 import * as testing from '../src/testing.ts';
 import { ManualClock } from './base/support/manual-clock.ts';
 
@@ -304,6 +305,7 @@ const VALUES_BY_NAME: Readonly<Record<string, unknown>> = {
   ...shared,
   ...kubernetes,
   ...linux,
+  ...sysdump,
   ...testing,
 };
 

@@ -48,7 +48,7 @@ export function rejection(
   return { reason, field: path, value: shown, ...(place === undefined ? {} : { at: place }), message };
 }
 
-/** Status of a {@link RejectionLog}. */
+/** Counts of rejected inputs, and the last ones. */
 export interface RejectionStatus {
   readonly total: number;
   /** Counts by reason. */

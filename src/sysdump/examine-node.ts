@@ -41,7 +41,7 @@ export interface Examination {
   readonly onRemoteNode: (node: ListedNode) => void;
 }
 
-/** The result of one node. Its findings are in {@link Examination.findings}. */
+/** The result of one node, without its findings. */
 export interface NodeResult {
   readonly name: string;
   /** Path of the node's bug report in the archive. */

@@ -1,3 +1,4 @@
+import { atLeast, checkArgument, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
 import { outputKind } from '../ciliumdump/command-output.ts';
@@ -13,10 +14,9 @@ import {
   type ArchiveErrorCode,
   type ArchiveLimits,
   DEFAULT_LIMITS,
-  readTail,
-  readWholeEntry,
 } from './archive/archive.ts';
 import { allEntries, openArchive } from './archive/open-archive.ts';
+import { readTail, readWholeEntry } from './archive/read-entry.ts';
 import { clusterOfEntries, clusterOfSettings, type DumpedCluster } from './cluster-of-dump.ts';
 import { Disagreements } from './disagreements.ts';
 import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
@@ -54,12 +54,22 @@ export interface SysdumpReport {
   readonly ignoredFiles: number;
 }
 
+/** Options of {@link examineSysdump}. */
 export interface ExamineOptions {
+  /** Default: 200,000 files, 256 MiB for each file, 64 GiB for the whole archive. */
   readonly limits?: ArchiveLimits | undefined;
+  /** Ends the examination: the promise rejects with the reason of the signal. */
   readonly signal?: AbortSignal | undefined;
   /** Receives a line for each step. */
   readonly onProgress?: ((line: string) => void) | undefined;
 }
+
+const LIMIT = atLeast(0);
+const OPTIONS = objectWith({
+  limits: optional(objectWith({ entries: LIMIT, entryBytes: LIMIT, archiveBytes: LIMIT })),
+  signal: optional(SIGNAL),
+  onProgress: optional(FUNCTION),
+});
 
 /** A change within this time before the objects were listed may be missing in the list but present in a table. */
 const YOUNG_MS = 5_000;
@@ -70,10 +80,13 @@ const MAX_NODE_BYTES: number = 512 << 20;
 
 /**
  * Reads a sysdump or bug report of Cilium (zip, tar, tar.gz or folder), and compares the tables of each node with the
- * Kubernetes objects in it, one node at a time. Nothing is written to disk. Throws {@link ArchiveError} if the archive
- * cannot be read, is truncated, or has neither objects nor reports.
+ * Kubernetes objects in it, one node at a time. Nothing is written to disk. Throws {@link ArchiveError} if the
+ * archive cannot be read, is truncated, or has neither objects nor reports. Each node is examined in one turn of the
+ * event loop, so a server should call it in a worker thread.
  */
 export async function examineSysdump(path: string, options: ExamineOptions = {}): Promise<SysdumpReport> {
+  checkArgument('examineSysdump: path', path, TEXT);
+  checkArgument('examineSysdump: options', options, OPTIONS);
   const limits = options.limits ?? DEFAULT_LIMITS;
   const archive = await openArchive(path, limits);
   try {

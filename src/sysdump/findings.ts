@@ -1,7 +1,6 @@
-import type { Difference, TableComparisonResult } from '../ciliumdump/compare-table.ts';
+import type { DifferenceKind, TableComparisonResult } from '../ciliumdump/compare-table.ts';
 
-/** The kinds of findings, worst first. */
-export const FINDING_KINDS = [
+const KINDS = [
   'identity',
   'stale',
   'missing',
@@ -23,7 +22,20 @@ export const FINDING_KINDS = [
   'unreadable',
 ] as const;
 
-export type FindingKind = (typeof FINDING_KINDS)[number];
+/**
+ * The kind of a finding. `identity`, `stale`, `missing`, `host`, `duplicate`: see {@link DifferenceKind}.
+ * `disagreement`: a prefix of another cluster has different values on different nodes. `claimed-twice`: several
+ * objects have the address. `overlapping-pod-cidrs`: pod CIDRs of two nodes overlap. `unknown-identity`: an endpoint
+ * has an identity without a CiliumIdentity. `identity-labels`: a node has other labels for the identity than its
+ * CiliumIdentity. `no-backends`: a node has none of the backends of a service. `service-backends`: a node has other
+ * backends. `service-missing`, `node-missing`: a node lacks the frontend or node. `service-stale`, `node-stale`: no
+ * source has it. `node-address`: a node has another address for the node. `failed-command`: the report has the error
+ * of a command instead of its output. `unreadable`: a file, or an output of a node, cannot be read.
+ */
+export type FindingKind = (typeof KINDS)[number];
+
+/** The kinds of findings, worst first. */
+export const FINDING_KINDS: readonly FindingKind[] = KINDS;
 
 /** The last write of a map for a prefix. */
 export interface LastEvent {
@@ -57,7 +69,7 @@ export type TableName = 'agent' | 'map';
 
 /** Counts of one table: entries, differences by kind, and expected differences by kind. */
 export interface TableCounts extends TableComparisonResult {
-  readonly differences: Readonly<Partial<Record<Difference['kind'], number>>>;
+  readonly differences: Readonly<Partial<Record<DifferenceKind, number>>>;
 }
 
 /** Maximum number of distinct findings kept of one kind. All are counted. */

@@ -11,11 +11,10 @@ import {
   type ArchiveErrorCode,
   type ArchiveLimits,
   DEFAULT_LIMITS,
-  readTail,
-  readWholeEntry,
 } from '../../src/sysdump/archive/archive.ts';
 import { decompressed } from '../../src/sysdump/archive/decompressed.ts';
 import { allEntries, openArchive } from '../../src/sysdump/archive/open-archive.ts';
+import { readTail, readWholeEntry } from '../../src/sysdump/archive/read-entry.ts';
 import { examineSysdump, sysdumpObjects } from '../../src/sysdump/examine.ts';
 import { tarEntry, tarGzOf, tarOf, type WrittenFile, writeFolder, zipOf } from './support/archive-writer.ts';
 import { dumpedCluster } from './support/dumped-cluster.ts';
@@ -132,6 +131,7 @@ describe('archives', () => {
       'has no output of cilium-bugtool',
     );
     await expect(examineSysdump(join(folder, 'none'))).rejects.toThrow('check the path');
+    expect(await codeOf(examineSysdump(join(folder, 'none')))).toBe('unreadable');
     const empty = join(folder, 'empty');
     mkdirSync(empty, { recursive: true });
     await expect(examineSysdump(empty)).rejects.toThrow('has no files');

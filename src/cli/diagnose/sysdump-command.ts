@@ -1,4 +1,6 @@
 import type { Command } from 'commander';
+import { InputError } from '../../process/input-error.ts';
+import { ArchiveError } from '../../sysdump/archive/archive.ts';
 import type { SysdumpReport } from '../../sysdump/examine.ts';
 import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from '../io.ts';
 import { DEFAULT_NETWORK } from '../mesh-options.ts';
@@ -10,6 +12,11 @@ interface SysdumpFlags {
   readonly serve?: ApiAddress;
   readonly output: OutputFormat;
   readonly quiet?: true;
+}
+
+/** Throws `InputError` for an archive that cannot be read, so that the command prints its message and the remedy. */
+function failOnArchive(error: unknown): never {
+  throw error instanceof ArchiveError ? new InputError(error.message, { cause: error }) : error;
 }
 
 /** Runs an agent whose Kubernetes objects are those of the sysdump, with its page, until the signal fires. */
@@ -37,7 +44,7 @@ async function serveState(
       encryptKey: 0,
     },
   };
-  await serveRecorded(options, serve, io);
+  await serveRecorded(options, serve, io).catch(failOnArchive);
 }
 
 /** Adds `dpcache sysdump`. */
@@ -62,7 +69,7 @@ export function addSysdumpCommand(program: Command, io: CommandIO, run: RunActio
         const { printable } = await import('../../process/terminal.ts');
         const onProgress =
           quiet === true ? undefined : (line: string): unknown => io.stderr.write(`${printable(line)}\n`);
-        const report = await examineSysdump(file, { signal: io.signal, onProgress });
+        const report = await examineSysdump(file, { signal: io.signal, onProgress }).catch(failOnArchive);
         const lines = output === 'json' ? [] : reportLines(report);
         writeAnswer(io.stdout, output, { json: report, lines });
         if (serve !== undefined) await serveState(file, report, serve, io);

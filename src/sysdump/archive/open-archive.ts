@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { createGunzip } from 'node:zlib';
 import { errorCode, messageOf } from '../../base/failure.ts';
 import { NotAFileError, openRegularFile, readFileHead } from '../../base/files/regular-file.ts';
-import { unreadable } from '../../process/input-error.ts';
 import {
   type Archive,
   type ArchiveEntry,
@@ -41,7 +40,7 @@ async function* gunzipped(
 }
 
 function unreadableFile(path: string, cause: unknown): ArchiveError {
-  const remedy = cause instanceof NotAFileError ? '' : ': check its permissions';
+  const remedy = cause instanceof NotAFileError ? '' : ': check the path and its permissions';
   return new ArchiveError('unreadable', path, `${messageOf(cause)}${remedy}`, { cause });
 }
 
@@ -107,8 +106,8 @@ async function* filesWithin(
 }
 
 /**
- * Opens a folder, or a zip, tar or tar.gz file, by its content. Throws {@link ArchiveError} if it is another file, and
- * `InputError` if it cannot be read.
+ * Opens a folder, or a zip, tar or tar.gz file, by its content. Throws {@link ArchiveError} if it is another file or
+ * cannot be read.
  */
 export async function openArchive(path: string, limits: ArchiveLimits): Promise<Archive> {
   let head: Buffer;
@@ -119,7 +118,7 @@ export async function openArchive(path: string, limits: ArchiveLimits): Promise<
     const { bytes } = await readFileHead(path, HEAD_BYTES);
     head = Buffer.concat([bytes], HEAD_BYTES); // filled with zeros
   } catch (cause) {
-    throw unreadable('sysdump', path, cause);
+    throw unreadableFile(path, cause);
   }
   if (ZIP_MAGICS.has(head.readUInt32LE(0))) return ZipArchive.open(path, limits);
   const isCompressed = head[0] === 0x1f && head[1] === 0x8b;

@@ -9,6 +9,7 @@ import * as probe from '../../../src/datapath/linux/probe.ts';
 import * as serveFiles from '../../../src/process/serve-files.ts';
 import * as troubleshooting from '../../../src/process/troubleshoot/troubleshoot.ts';
 import * as recording from '../../../src/recording/record-mesh.ts';
+import { ArchiveError } from '../../../src/sysdump/archive/archive.ts';
 import * as examine from '../../../src/sysdump/examine.ts';
 import { type CommandResult, nothing } from '../support/run.ts';
 
@@ -455,6 +456,20 @@ describe('dpcache clustermesh troubleshoot', () => {
     const none = await run('clustermesh troubleshoot --socket /s', settingsOf({ cluster: 'own' }));
     expect(none).toMatchObject({ status: 1, stderr: 'dpcache: the process at /s uses no etcd\n' });
     expect(check).toHaveBeenCalledTimes(1);
+  });
+});
+
+describe('dpcache sysdump', () => {
+  it('reports an archive that cannot be read with its remedy, also if it breaks before it is served', async () => {
+    const broken = new ArchiveError('truncated', '/dump.zip', 'ends early: copy the archive again');
+    const failed = { status: 1, stderr: 'dpcache: /dump.zip: ends early: copy the archive again\n' };
+    const examined = vi.spyOn(examine, 'examineSysdump').mockRejectedValueOnce(broken);
+    expect(await run('sysdump /dump.zip -o json')).toMatchObject(failed);
+    const cluster = { name: 'own', id: 7 };
+    examined.mockResolvedValueOnce({ findings: [], cluster, endpoints: 'ciliumendpoints' } as never);
+    vi.spyOn(serveFiles, 'readServeOptions').mockResolvedValue({ socket: 'served' });
+    vi.spyOn(runAgent, 'followMesh').mockRejectedValueOnce(broken);
+    expect(await run('sysdump /dump.zip -o json --serve 81')).toMatchObject(failed);
   });
 });
 

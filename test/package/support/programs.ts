@@ -45,6 +45,17 @@ export const PROGRAMS: Readonly<Record<string, (name: string) => string>> = {
     nodes.subscribe(handler);
     export const names: readonly string[] = [...nodes.nodes()].map((node) => node.fullName);
   `,
+  '/sysdump': (name) => `
+    import { ArchiveError, examineSysdump, type Finding } from '${name}';
+    export async function findingsOf(path: string): Promise<readonly Finding[] | string> {
+      try {
+        return (await examineSysdump(path, { limits: { entries: 9, entryBytes: 9, archiveBytes: 9 } })).findings;
+      } catch (error) {
+        if (error instanceof ArchiveError) return error.code;
+        throw error;
+      }
+    }
+  `,
   '/formats': (name) => `
     import { decodeIPIdentityPair, encodeIPIdentityPair, ipKey } from '${name}';
     const key: string = ipKey('10.0.0.1/32');
