@@ -34,6 +34,9 @@ const PLAIN_KEY = /^[\w./][^\s#]*$/;
 /** Text that ends a plain scalar or makes it a mapping. */
 const PLAIN_END = /: |:$| #/;
 
+/** White space that JavaScript trims, but YAML does not; tabs; a carriage return without a line feed. */
+const UNUSUAL_SPACE = /[^\S \r\n]|\r(?!\n)/;
+
 /** Maximum depth. Deeper collections are left to a complete parser, so that a text cannot exhaust the stack. */
 const MAX_DEPTH = 200;
 
@@ -195,7 +198,7 @@ function addLine(lines: YamlLine[], indent: number, line: string, dashes = 0): v
  * comments, repeated keys. About 50 times faster than a complete parser.
  */
 export function parseBlockYaml(text: string): unknown {
-  if (text.includes('\t')) throw new UnusualYamlError('a tab');
+  if (UNUSUAL_SPACE.test(text)) throw new UnusualYamlError('a tab or another unusual space');
   const lines: YamlLine[] = [];
   for (const line of text.split('\n')) {
     let indent = 0;

@@ -119,6 +119,10 @@ describe('block YAML', () => {
         'x',
         '~',
         '\t',
+        '\r',
+        '\r\n',
+        '\u00a0',
+        '\ufeff',
       ],
     );
     fc.assert(

@@ -192,6 +192,36 @@ describe('large manifests', () => {
     expect((await parse(mostKeys)).manifests.map(({ object }) => object['kind'])).toEqual(['Policy']);
   });
 
+  const filler = `- note: '${'x'.repeat(70_000)}'\n`;
+  it('that are lists may have a dash in a line of its own (regression: the item and the one before it were rejected)', async () => {
+    const { manifests, rejected } = await parse(
+      `kind: List\nitems:\n- kind: Pod\n-\n  kind: Service\n-\r\n  kind: Endpoints\n${filler}`,
+    );
+    expect(manifests.slice(0, 3)).toEqual([
+      { at: 'file.yaml:3', object: { kind: 'Pod' } },
+      { at: 'file.yaml:4', object: { kind: 'Service' } },
+      { at: 'file.yaml:6', object: { kind: 'Endpoints' } },
+    ]);
+    expect(manifests).toHaveLength(4);
+    expect(rejected).toEqual([]);
+  });
+
+  it.each(['\u2028', '\u2029', '\r'])(
+    'that are lists do not end after %j in a text (regression: the text was cut off)',
+    async (separator) => {
+      const text = `items:\n${filler}- a: |\n    b${separator}c: d\nkind: List\n`;
+      const { manifests, rejected } = await parse(text);
+      expect(manifests[1]?.object).toEqual({ a: `b${separator}c: d\n` });
+      expect(rejected).toEqual([]);
+    },
+  );
+
+  it('keep white space that only JavaScript trims (regression: a no-break space at the end was removed)', async () => {
+    const { manifests } = await parse('a: \u00a0b\u3000\n');
+    expect(manifests[0]?.object).toEqual({ a: '\u00a0b\u3000' });
+    expect((await parse('\ufeff\n\nkind: Pod\n')).manifests[0]?.at).toBe('file.yaml:3');
+  });
+
   it.each([
     '--- # a\n\n# b\n  # c\nkind: Service\n',
     '---\r\n# a\r\n\r\n\r\nkind: Service\r\n',
