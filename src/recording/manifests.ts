@@ -72,14 +72,15 @@ function* listItem(
 }
 
 /**
- * Yields the objects of the manifests in `text`, and the items of lists; see {@link readManifests}. Parses one document
+ * Yields the objects of the manifests in a text, and the items of lists; see {@link readManifests}. Parses one document
  * in each turn of the event loop.
  */
 export async function* parseManifests(
-  text: string,
+  content: string,
   file: string,
   onReject: Reject,
 ): AsyncGenerator<Manifest, void, void> {
+  const text = content.startsWith('\ufeff') ? content.slice(1) : content; // PowerShell writes a byte order mark
   // A YAML text may begin like JSON, too.
   const json = /^\s{0,64}[{[]/.test(text) ? await parseIfJson(text) : undefined;
   if (json !== undefined) yield* objectsOf(json, `${file}:1`, (index) => `${file} items[${index}]`, onReject);
@@ -89,8 +90,9 @@ export async function* parseManifests(
 
 /** Yields the objects of a text with one JSON object after the other. Each object begins at the start of a line. */
 function* jsonPieces(text: string): Generator<{ readonly piece: string; readonly line: number }, void, void> {
-  let line = 1;
-  for (let from = 0; from < text.length; ) {
+  let from = text.indexOf('{');
+  let line = 1 + countLines(text.slice(0, from));
+  while (from < text.length) {
     const next = text.indexOf('\n{', from) + 1;
     const piece = text.slice(from, next === 0 ? undefined : next);
     yield { piece, line };
@@ -132,7 +134,8 @@ async function* parseYamlManifests(
   onReject: Reject,
 ): AsyncGenerator<Manifest, void, void> {
   for (const piece of yamlPieces(text)) {
-    const items = piece.text.length > MAX_WHOLE_LIST ? findItems(piece.text) : undefined;
+    const items =
+      piece.text.length > MAX_WHOLE_LIST && !ALIAS.test(piece.text) ? findItems(piece.text) : undefined;
     const list = items && listWithout(items, piece.text);
     if (items !== undefined && list !== undefined) yield* parseItems(piece, items, list, file, onReject);
     else yield* parsePiece(piece, file, onReject);
@@ -162,8 +165,10 @@ function* parsePiece(piece: YamlPiece, file: string, onReject: Reject): Generato
   }
 }
 
-/** Maximum length of a list in YAML that is parsed as a whole: about 50 ms. Only there, items may share anchors. */
+/** Maximum length of a list in YAML that is always parsed as a whole: about 50 ms. */
 const MAX_WHOLE_LIST = 64 * 1024;
+/** An alias at the end of a line. Its anchor may be in another item, so the list is parsed as a whole. */
+const ALIAS = /[:-] +\*[^\s,[\]{}"']+[ \r]*\n/;
 
 /** Returns a list without its items; undefined if the text is another object. */
 function listWithout({ begin, end }: ListItems, text: string): KubernetesObject | undefined {

@@ -51,6 +51,12 @@ describe('manifests', () => {
     });
   });
 
+  it('may be JSON Lines after a byte order mark and empty lines (regression: the first object was rejected)', async () => {
+    const { manifests, rejected } = await parse('\ufeff\n\n{"kind":"Service"}\n{"kind":"Pod"}\n');
+    expect(manifests.map(({ at }) => at)).toEqual(['file.yaml:3', 'file.yaml:4']);
+    expect(rejected).toEqual([]);
+  });
+
   it('may be JSON Lines with an invalid first line', async () => {
     const { manifests, rejected } = await parse('{"kind":\n{"kind":"Service"}');
     expect(manifests).toEqual([{ at: 'file.yaml:2', object: { kind: 'Service' } }]);
@@ -203,6 +209,13 @@ describe('large manifests', () => {
       { at: 'file.yaml:6', object: { kind: 'Endpoints' } },
     ]);
     expect(manifests).toHaveLength(4);
+    expect(rejected).toEqual([]);
+  });
+
+  it('that are lists may share an anchor between items (regression: items with an alias were rejected)', async () => {
+    const text = `kind: List\nitems:\n- spec: &spec\n    a: 1\n${filler}- spec: *spec\n`;
+    const { manifests, rejected } = await parse(text);
+    expect(manifests[2]?.object).toEqual({ spec: { a: 1 } });
     expect(rejected).toEqual([]);
   });
 
