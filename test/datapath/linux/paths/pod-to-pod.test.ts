@@ -64,6 +64,13 @@ describeOnLinux(
       return all;
     }
 
+    /** Expects that both hosts have written all paths. */
+    function expectInSync(all: readonly PathsUnderTest[]): void {
+      const states = all.map(({ paths }) => ({ problems: paths.problems(), table: paths.kept.status() }));
+      const inSync = { problems: [], table: { state: 'in-sync', failures: [] } };
+      expect(states).toMatchObject([inSync, inSync]);
+    }
+
     it('on one link reach each other by direct routes', async () => {
       cable(
         [hosts[0], 'eth0', ['192.168.0.1/24', 'fd00::1/64']],
@@ -93,12 +100,7 @@ describeOnLinux(
         host.run('ip', 'route', 'add', 'default', 'via', `192.168.${at + 1}.254`);
       const pods = hosts.map((host, at) => pod(scratch, host, at + 1));
       const all = await connect([['192.168.1.1'], ['192.168.2.1']]);
-      expect(
-        all.map(({ paths }) => ({ problems: paths.problems(), table: paths.kept.status() })),
-      ).toMatchObject([
-        { problems: [], table: { state: 'in-sync', failures: [] } },
-        { problems: [], table: { state: 'in-sync', failures: [] } },
-      ]);
+      expectInSync(all);
       ping(pods[0], 2);
       ping(pods[1], 1);
       const [there] = JSON.parse(hosts[0].run('ip', '-j', '-d', 'link', 'show', DEVICE));
@@ -124,12 +126,7 @@ describeOnLinux(
       for (const [at, host] of hosts.entries())
         host.run('ip', '-6', 'route', 'add', 'default', 'via', `fd0${at + 1}::fe`);
       const all = await connect([['fd01::1'], ['fd02::1']], 'ipv6');
-      expect(
-        all.map(({ paths }) => ({ problems: paths.problems(), table: paths.kept.status() })),
-      ).toMatchObject([
-        { problems: [], table: { state: 'in-sync', failures: [] } },
-        { problems: [], table: { state: 'in-sync', failures: [] } },
-      ]);
+      expectInSync(all);
       ping(pods[0], 2);
       ping(pods[1], 1);
       const [there] = JSON.parse(hosts[0].run('ip', '-j', '-d', 'link', 'show', DEVICE));
