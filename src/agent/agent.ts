@@ -4,7 +4,6 @@ import type { OriginDocument } from '../api/documents.ts';
 import type {
   ClusterMetrics,
   EngineViews,
-  KnownIdentity,
   ParsedManifest,
   ReadModel,
   RestoredDocument,
@@ -26,6 +25,7 @@ import { IPCache } from '../ipcache/ipcache.ts';
 import type { ExplainedClaim } from '../ipcache/types.ts';
 import { isInCluster } from '../k8s/rest/in-cluster.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import type { ClusterIdentity } from '../model/identity-cache.ts';
 import type { Labels } from '../model/labels.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
@@ -481,7 +481,7 @@ export class Agent implements ReadModel, PlayTarget {
     return this.#reportedIdentities.clusterOf(identity) ?? restored?.clusterOf(identity) ?? '';
   };
 
-  identities(): Generator<KnownIdentity, void, void> {
+  identities(): Generator<ClusterIdentity, void, void> {
     return withRestored(this.#reportedIdentities.entries(), this.#stateKeeper?.restoration);
   }
 

@@ -1,4 +1,4 @@
-import type { KnownIdentity } from '../api/read-model.ts';
+import type { ClusterIdentity } from '../model/identity-cache.ts';
 import type { Labels } from '../model/labels.ts';
 import type { FollowedClusters } from './followed-clusters.ts';
 import type { KubernetesFollower } from './kubernetes-follower.ts';
@@ -32,7 +32,7 @@ export class ReportedIdentities {
   }
 
   /** Yields all identities. An identity of the local kvstore hides the CiliumIdentity with the same number. */
-  *entries(): Generator<KnownIdentity, void, void> {
+  *entries(): Generator<ClusterIdentity, void, void> {
     const { clusterName, followed, kubernetes } = this.#sources;
     const clusters = followed();
     if (clusters === undefined) return;

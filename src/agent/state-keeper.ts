@@ -1,9 +1,10 @@
 import { resolve } from 'node:path';
-import type { KnownIdentity, RestoredDocument } from '../api/read-model.ts';
+import type { RestoredDocument } from '../api/read-model.ts';
 import type { CheckpointDocument } from '../api/status-document.ts';
 import { messageOf } from '../base/failure.ts';
 import { counted } from '../base/show-value.ts';
 import { isoTime } from '../base/system-clock.ts';
+import type { ClusterIdentity } from '../model/identity-cache.ts';
 import { PROCESS_STOP_MS, READ_MS, STOP_MS, type Step } from '../process/start-step.ts';
 import { type CheckpointEngines, checkpointSections } from '../restore/checkpoint.ts';
 import { Checkpointer } from '../restore/checkpointer.ts';
@@ -24,7 +25,7 @@ export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 
   readonly clusterID: () => number;
   readonly engines: CheckpointEngines;
   /** Returns all identities, restored ones included. */
-  readonly identities: () => Iterable<KnownIdentity>;
+  readonly identities: () => Iterable<ClusterIdentity>;
   /** Returns a text that changes with the identities. */
   readonly identityVersion: () => string;
   /** Returns the clusters that were complete but are not ready, with the wall time of their state. */

@@ -1,6 +1,7 @@
 import { ascending } from '../base/sorted-map.ts';
 import type { DecidingRule, ExplainedClaim, Explanation, K8sMetadata, KeyedEntry } from '../ipcache/types.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
+import type { ClusterIdentity } from '../model/identity-cache.ts';
 import { type Labels, labelText } from '../model/labels.ts';
 import { ownerCluster } from '../model/source.ts';
 import { type PortProtocol, protocolName } from '../net/port.ts';
@@ -14,7 +15,7 @@ import type { Service } from '../servicecache/service.ts';
 import type { AddressRoleDocument } from './address-roles.ts';
 import type { KernelEntryDocument } from './datapath-document.ts';
 import type { PastDocument } from './past-document.ts';
-import type { KnownIdentity, ReadModel, RestoredDocument } from './read-model.ts';
+import type { ReadModel, RestoredDocument } from './read-model.ts';
 
 /** The effective entry of a prefix. Empty fields are absent. */
 export interface EntryDocument {
@@ -276,7 +277,7 @@ export function explanationDocument(
 
 /** Returns the document of an identity, with the number of its prefixes. */
 export function identityDocument(
-  { identity, labels, cluster }: KnownIdentity,
+  { identity, labels, cluster }: ClusterIdentity,
   { ipcache, restoredIdentity }: Pick<ReadModel, 'ipcache' | 'restoredIdentity'>,
 ): IdentityDocument {
   const restored = restoredIdentity(identity);

@@ -3,6 +3,7 @@ import type { Rejection, RejectionStatus } from '../base/rejection.ts';
 import type { History } from '../history/history.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ExplainedClaim } from '../ipcache/types.ts';
+import type { ClusterIdentity } from '../model/identity-cache.ts';
 import type { Labels } from '../model/labels.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { EndpointSlice } from '../servicecache/backend.ts';
@@ -17,14 +18,6 @@ export interface RestoredDocument {
   /** Time of the checkpointed state, ISO 8601. */
   readonly knownAt: string;
   readonly ageSeconds: number;
-}
-
-/** An identity allocated by a cluster, or a reserved one. */
-export interface KnownIdentity {
-  readonly identity: number;
-  readonly labels: Labels;
-  /** The allocating cluster; empty for a reserved identity. */
-  readonly cluster: string;
 }
 
 /** Returns the age of a cluster's restored state; `undefined` if it has none. The local cluster is `''`. */
@@ -93,7 +86,7 @@ export interface ReadModel extends EngineViews {
   /** Parses a Kubernetes Service, Endpoints or EndpointSlice. Absent if the process reads no manifests. */
   readonly parseManifest?: ((object: Readonly<Record<string, unknown>>) => ParsedManifest) | undefined;
   /** Returns all identities with known labels, unordered. */
-  identities(): Iterable<KnownIdentity>;
+  identities(): Iterable<ClusterIdentity>;
   /** Returns the cluster that allocated an identity; empty for a reserved or unknown one. */
   readonly clusterOf: (identity: number) => string;
   /** Returns the origin of a current claim; not of one in the history. */

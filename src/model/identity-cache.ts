@@ -6,8 +6,9 @@ import type { ListenerResult, Unsubscribe } from '../base/subscription.ts';
 import { formatLabels, type Labels } from './labels.ts';
 import type { NumericIdentity } from './numeric-identity.ts';
 
-/** An identity, and the cluster that allocated it. */
+/** An identity allocated by a cluster, or a reserved one. */
 export interface ClusterIdentity {
+  /** The allocating cluster; empty for a reserved identity. */
   readonly cluster: string;
   readonly identity: number;
   readonly labels: Labels;

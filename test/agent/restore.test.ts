@@ -10,11 +10,11 @@ import { KubernetesFollower } from '../../src/agent/kubernetes-follower.ts';
 import type { KubernetesOptions } from '../../src/agent/options.ts';
 import { StateFiles } from '../../src/agent/state-files.ts';
 import { StateKeeper } from '../../src/agent/state-keeper.ts';
-import type { KnownIdentity } from '../../src/api/read-model.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { encodeClusterEndpointSlice } from '../../src/kvstore/codec/cluster-endpoint-slice.ts';
+import type { ClusterIdentity } from '../../src/model/identity-cache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
 import { createLog } from '../../src/process/log.ts';
@@ -149,7 +149,7 @@ describe('a state folder', () => {
 function keeperOf(
   stateDir: string,
   clock: ManualClock,
-  identities: () => readonly KnownIdentity[] = () => [],
+  identities: () => readonly ClusterIdentity[] = () => [],
   staleClusters: () => readonly (readonly [string, number])[] = () => [],
   clusterID: () => number = () => 0,
 ): { readonly keeper: StateKeeper; readonly ipcache: IPCache; readonly logged: readonly string[] } {
@@ -313,7 +313,7 @@ describe('a checkpoint', () => {
     const stateDir = temporaryFolder({});
     const clock = new ManualClock();
     const context = { signal: new AbortController().signal, progress: () => {} };
-    const had: KnownIdentity[] = [];
+    const had: ClusterIdentity[] = [];
     const first = keeperOf(stateDir, clock, () => had).keeper.step();
     await first.start(context);
     had.push({ identity: 131_500, labels: [], cluster: 'baltic' });

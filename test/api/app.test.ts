@@ -2,9 +2,9 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { namePath } from '../../src/api/name-path.ts';
-import type { KnownIdentity } from '../../src/api/read-model.ts';
 import { type FilterValues, matching, parseFilters } from '../../src/api/routes/ip-filters.ts';
 import type { KeyedEntry } from '../../src/ipcache/types.ts';
+import type { ClusterIdentity } from '../../src/model/identity-cache.ts';
 import { type Labels, parseLabels } from '../../src/model/labels.ts';
 import { Prefix } from '../../src/net/prefix.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
@@ -210,7 +210,7 @@ describe('a list of several pages', () => {
         }),
       );
       model.nodes.nodeUpdated({ cluster: 'a', name: 'b', source: 'clustermesh' });
-      let known: readonly KnownIdentity[] = [1, 2].map((identity) => ({
+      let known: readonly ClusterIdentity[] = [1, 2].map((identity) => ({
         identity,
         labels: [],
         cluster: 'own',
@@ -234,7 +234,7 @@ describe('a list of several pages', () => {
 
   it('of identities changes if only the labels of one change', async () => {
     const { app, model } = testApp();
-    const identity = (labels: Labels): KnownIdentity => ({ identity: 1, labels, cluster: 'own' });
+    const identity = (labels: Labels): ClusterIdentity => ({ identity: 1, labels, cluster: 'own' });
     let known = [identity(parseLabels('k8s:app=a;') ?? [])];
     Object.assign(model, { identities: () => known });
     const first = await app.request('/v1/identities');
@@ -798,7 +798,7 @@ it('compares the identities of two reads while it reads them (regression: all af
 
 it('reads all identities once for requests that arrive during a read (memory: once for each request)', async () => {
   const { app, model } = testApp();
-  const all: KnownIdentity[] = Array.from({ length: 5_000 }, (_, at) => ({
+  const all: ClusterIdentity[] = Array.from({ length: 5_000 }, (_, at) => ({
     ...{ identity: 256 + at, labels: [], cluster: 'own' },
   }));
   const reads = vi.spyOn(model, 'identities').mockImplementation(() => [...all]);
@@ -822,11 +822,11 @@ it.each([
     '/v1/nodes',
     ({ model }, at) => model.nodes.nodeUpdated({ cluster: 'baltic', name: `n${at}`, source: 'clustermesh' }),
   ],
-] as [string, (world: { model: TestModel; all: KnownIdentity[] }, at: number) => unknown][])(
+] as [string, (world: { model: TestModel; all: ClusterIdentity[] }, at: number) => unknown][])(
   'holds at most 8 states of %s (memory: 32, one for each first page)',
   async (path, change) => {
     const { app, model } = testApp();
-    const all: KnownIdentity[] = [];
+    const all: ClusterIdentity[] = [];
     vi.spyOn(model, 'identities').mockImplementation(() => [...all]);
     for (let at = 1; at <= 2; at++) change({ model, all }, at);
     const tokens: unknown[] = [];

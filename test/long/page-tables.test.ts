@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CDPSession } from 'playwright-core';
 import { expect, it } from 'vitest';
-import type { KnownIdentity } from '../../src/api/read-model.ts';
+import type { ClusterIdentity } from '../../src/model/identity-cache.ts';
 import { clusterDocument, MeshModel } from '../ui/support/mesh-model.ts';
 import { usePages } from '../ui/support/open-page.ts';
 
@@ -24,7 +24,7 @@ function largeModel(): MeshModel {
     clusterDocument(`cluster-${at}`, { id: at + 2, ...(at % 7 === 0 && { ready: false, failures: 3 }) }),
   );
   model.clusters = [...model.clusters.slice(0, 1), ...remote];
-  const identities = Array.from({ length: NODES }, (_, at): KnownIdentity => {
+  const identities = Array.from({ length: NODES }, (_, at): ClusterIdentity => {
     const labels = ['app', 'tier', 'zone'].map((key) => ({ source: 'k8s', key, value: `v-${at}` }));
     return { identity: 1_000 + at, labels, cluster: `cluster-${at % (CLUSTERS - 1)}` };
   });

@@ -1,6 +1,7 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { PastFields } from '../../history/document-change.ts';
 import type { DocumentMoment } from '../../history/types.ts';
+import type { ClusterIdentity } from '../../model/identity-cache.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import type { Node } from '../../nodemanager/node.ts';
 import type { AnnouncedService } from '../../servicecache/announcement.ts';
@@ -18,7 +19,6 @@ import {
 } from '../documents.ts';
 import { historyOf, pastNode, pastService, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
-import type { KnownIdentity } from '../read-model.ts';
 import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from '../schemas/engine-schemas.ts';
 import { answerJSON, answerPieces } from './answer.ts';
 import { explainedServiceJSON } from './explained-service-json.ts';
@@ -169,7 +169,7 @@ function addNodeRoutes(app: ApiApp, context: RouteContext): void {
 function addIdentityRoutes(app: ApiApp, context: RouteContext): void {
   const { model, gate } = context;
   const identities = new IdentityView(gate, () => model.identities());
-  const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
+  const documentOf = (identity: ClusterIdentity): IdentityDocument => identityDocument(identity, model);
 
   addList(app, context, {
     plural: 'identities',
@@ -289,7 +289,7 @@ function nodeFilter({ cluster }: Filters): (node: Node) => boolean {
   return (node) => cluster === undefined || node.cluster === cluster;
 }
 
-function identityFilter({ cluster, label }: Filters): (known: KnownIdentity) => boolean {
+function identityFilter({ cluster, label }: Filters): (known: ClusterIdentity) => boolean {
   const matches = label === undefined ? undefined : labelParameter(label);
   return (known) =>
     (cluster === undefined || known.cluster === cluster) && (matches === undefined || matches(known.labels));

@@ -1,5 +1,5 @@
 import { forEachInSteps, type TurnGate } from '../../base/turn-gate.ts';
-import type { KnownIdentity } from '../read-model.ts';
+import type { ClusterIdentity } from '../../model/identity-cache.ts';
 
 /** Number of identities read and compared in one step. */
 const IDENTITIES_PER_STEP = 2_048;
@@ -7,7 +7,7 @@ const IDENTITIES_PER_STEP = 2_048;
 interface IdentityList {
   /** Changes only if the list changes. */
   readonly version: number;
-  readonly known: readonly KnownIdentity[];
+  readonly known: readonly ClusterIdentity[];
 }
 
 /**
@@ -16,13 +16,13 @@ interface IdentityList {
  */
 export class IdentityView {
   readonly #gate: TurnGate;
-  readonly #identities: () => Iterable<KnownIdentity>;
+  readonly #identities: () => Iterable<ClusterIdentity>;
   #last: IdentityList = { version: 0, known: [] };
   #reading: Promise<unknown> = Promise.resolve();
   /** The next read, before it begins. */
   #next: Promise<IdentityList> | undefined;
 
-  constructor(gate: TurnGate, identities: () => Iterable<KnownIdentity>) {
+  constructor(gate: TurnGate, identities: () => Iterable<ClusterIdentity>) {
     this.#gate = gate;
     this.#identities = identities;
   }
@@ -40,9 +40,9 @@ export class IdentityView {
 
   async #read(): Promise<IdentityList> {
     const { version, known: previous } = this.#last;
-    const known: KnownIdentity[] = [];
+    const known: ClusterIdentity[] = [];
     let isSame = true;
-    const add = (item: KnownIdentity): void => {
+    const add = (item: ClusterIdentity): void => {
       isSame &&= isSameIdentity(item, previous[known.length]);
       known.push(item);
     };
@@ -53,8 +53,8 @@ export class IdentityView {
 }
 
 function isSameIdentity(
-  { identity, labels, cluster }: KnownIdentity,
-  earlier: KnownIdentity | undefined,
+  { identity, labels, cluster }: ClusterIdentity,
+  earlier: ClusterIdentity | undefined,
 ): boolean {
   return identity === earlier?.identity && labels === earlier.labels && cluster === earlier.cluster;
 }

@@ -1,10 +1,5 @@
 import type { OriginDocument } from '../../../src/api/documents.ts';
-import type {
-  ClusterMetrics,
-  KnownIdentity,
-  ReadModel,
-  RestoredDocument,
-} from '../../../src/api/read-model.ts';
+import type { ClusterMetrics, ReadModel, RestoredDocument } from '../../../src/api/read-model.ts';
 import type {
   ClusterDetailDocument,
   KubernetesDocument,
@@ -14,6 +9,7 @@ import type { RejectionStatus } from '../../../src/base/rejection.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { History } from '../../../src/history/history.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import type { ClusterIdentity } from '../../../src/model/identity-cache.ts';
 import type { Labels } from '../../../src/model/labels.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
@@ -107,7 +103,7 @@ export class TestModel implements ReadModel {
   });
   readonly restoredIdentity = (): undefined => undefined;
 
-  identities(): readonly KnownIdentity[] {
+  identities(): readonly ClusterIdentity[] {
     return [{ identity: 1234, labels: CHECKOUT, cluster: 'own' }];
   }
 
