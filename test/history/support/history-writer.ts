@@ -6,7 +6,8 @@ import { History } from '../../../src/history/history.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 
 // Changes one of KEYS prefixes after the other, and stores the history, until it is killed. Prints each change with the
-// wall time before and after it, and the wall time until the last stored record.
+// wall time before and after it and the step of the wall clock since the start, and the wall time until the last stored
+// record.
 const [path = '', keys = '1'] = process.argv.slice(2);
 const KEYS = Number(keys);
 const FLUSH_EVERY = 10;
@@ -15,6 +16,7 @@ const ipcache = new IPCache();
 for (let i = 0; i < KEYS; i++) ipcache.upsert(`10.0.0.${i}`, { identity: 1, source: 'kvstore' });
 const history = new History({ ipcache, clock: systemClock, memory: 256 << 10, disk });
 await history.open();
+const offset = Date.now() - performance.now();
 const before = Date.now();
 history.start();
 writeSync(1, `start ${before} ${Date.now()}\n`);
@@ -26,7 +28,8 @@ for (let i = 0; ; i++) {
   const identity = i % 7 === 3 ? 0 : 100 + i;
   if (identity === 0) ipcache.delete(`10.0.0.${key}`, { source: 'kvstore' });
   else ipcache.upsert(`10.0.0.${key}`, { identity, source: 'kvstore', k8s });
-  writeSync(1, `${key} ${identity} ${begun} ${Date.now()}\n`);
+  const ended = Date.now();
+  writeSync(1, `${key} ${identity} ${begun} ${ended} ${Math.round(ended - performance.now() - offset)}\n`);
   if (i % FLUSH_EVERY === 0) {
     const flushed = Date.now();
     await history.flush();

@@ -14,7 +14,10 @@ const KEYS = 20;
 /** Lines of a writer before it is killed: at least some changes, and some of them stored; at most a few segments. */
 const MIN_LINES = 60;
 const MAX_LINES = 400;
-/** Wall time and monotonic time are read one after the other, in whole milliseconds. */
+/**
+ * Wall time and monotonic time are read one after the other, in whole milliseconds. In addition, the step of the wall
+ * clock during a run is tolerated, because the history takes a step of less than 20 ms for inexact reads.
+ */
 const TOLERANCE_MS = 4;
 /** Questions after each kill. */
 const QUESTIONS = 150;
@@ -34,6 +37,8 @@ interface Run {
   readonly changes: readonly Change[];
   /** Everything before this time was stored. */
   readonly flushed: number;
+  /** Maximum difference between the times of this run and of its history. */
+  readonly toleranceMs: number;
 }
 
 async function killed(script: string, path: string, count: number): Promise<Run> {
@@ -41,18 +46,29 @@ async function killed(script: string, path: string, count: number): Promise<Run>
   const starts = lines.flatMap((line) => /^start (\d+)/.exec(line)?.[1] ?? []);
   const flushes = lines.flatMap((line) => /^flushed (\d+)/.exec(line)?.[1] ?? []);
   const changes = lines.flatMap((line) => {
-    const [key = 0, identity = 0, begun = 0, ended = 0] = line.split(' ').map(Number);
-    return /^\d/.test(line) ? [{ key, identity, begun, ended }] : [];
+    const [key = 0, identity = 0, begun = 0, ended = 0, step = 0] = line.split(' ').map(Number);
+    return /^\d/.test(line) ? [{ key, identity, begun, ended, step }] : [];
   });
-  return { from: Number(starts[0]), to: Date.now(), changes, flushed: Number(flushes.at(-1) ?? 0) };
+  const toleranceMs = TOLERANCE_MS + Math.max(0, ...changes.map(({ step }) => Math.abs(step)));
+  return {
+    from: Number(starts[0]),
+    to: Date.now(),
+    changes,
+    flushed: Number(flushes.at(-1) ?? 0),
+    toleranceMs,
+  };
 }
 
 /** Returns the identities that a key may have had at a time; undefined if no process ran for sure. */
-function possible({ from, changes }: Run, key: number, at: number): ReadonlySet<number> | undefined {
-  if (at < from - TOLERANCE_MS) return undefined;
+function possible(
+  { from, changes, toleranceMs }: Run,
+  key: number,
+  at: number,
+): ReadonlySet<number> | undefined {
+  if (at < from - toleranceMs) return undefined;
   const own = changes.filter((change) => change.key === key);
-  const last = own.filter(({ ended }) => ended < at - TOLERANCE_MS).at(-1);
-  const near = own.filter(({ begun, ended }) => ended >= at - TOLERANCE_MS && begun <= at + TOLERANCE_MS);
+  const last = own.filter(({ ended }) => ended < at - toleranceMs).at(-1);
+  const near = own.filter(({ begun, ended }) => ended >= at - toleranceMs && begun <= at + toleranceMs);
   return new Set([last?.identity ?? 1, ...near.map(({ identity }) => identity)]);
 }
 
@@ -82,10 +98,10 @@ export async function killHistories(kills: number): Promise<number> {
 }
 
 /** Expects that all changes before the last flush are found. */
-async function expectStored(history: History, { from, changes, flushed }: Run): Promise<void> {
+async function expectStored(history: History, { from, changes, flushed, toleranceMs }: Run): Promise<void> {
   const stored = changes.filter(({ ended }) => ended < flushed);
   const found = new Set<number>();
-  for await (const slice of history.past.records({ from: from - TOLERANCE_MS }))
+  for await (const slice of history.past.records({ from: from - toleranceMs }))
     for (const record of slice) {
       if (record.kind === 'prefix' && record.after !== undefined) found.add(record.after.identity);
     }
@@ -112,13 +128,13 @@ async function ask(history: History, runs: readonly Run[], n: number, readAt: nu
   const key = Math.floor(Math.random() * KEYS);
   const moment = await history.past.at(`10.0.0.${key}`, at);
   if (moment?.certain !== true) return 0;
-  const run = runs.findLast(({ from }) => from - TOLERANCE_MS <= at);
+  const run = runs.findLast(({ from, toleranceMs }) => from - toleranceMs <= at);
   const identities = run === undefined ? undefined : possible(run, key, at);
   const identity = moment.effective?.identity ?? 0;
   expect([...(identities ?? [])], `10.0.0.${key} at ${at}: ${JSON.stringify(moment.claims)}`).toContain(
     identity,
   );
   // No process ran after the kill.
-  if (run !== undefined) expect(at).toBeLessThanOrEqual(run.to + TOLERANCE_MS);
+  if (run !== undefined) expect(at).toBeLessThanOrEqual(run.to + run.toleranceMs);
   return 1;
 }
