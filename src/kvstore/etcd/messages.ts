@@ -215,11 +215,13 @@ const EVENT_FIELD = 11;
  */
 export class EventReader {
   readonly #reader: ProtoReader;
+  /** Number of the next field that is no event. */
+  #otherField = 1;
   #next: TransportEvent | undefined;
 
-  /** @param buffer the whole answer */
-  constructor(buffer: Buffer) {
-    this.#reader = new ProtoReader(buffer);
+  /** @param reader at the first event */
+  constructor(reader: ProtoReader) {
+    this.#reader = reader;
     this.#next = this.#read();
   }
 
@@ -242,17 +244,21 @@ export class EventReader {
 
   #read(): TransportEvent | undefined {
     const reader = this.#reader;
-    while (reader.next(reader.buffer.length)) {
+    while (reader.next(reader.buffer.length, this.#otherField)) {
       if (reader.field === EVENT_FIELD) return readEvent(reader, reader.open());
+      // A later field of a known number would change the meaning of events that may already be delivered.
+      if (reader.field < EVENT_FIELD)
+        throw new Error(`field ${reader.field} of a watch response after events`);
+      this.#otherField++;
       reader.skip();
     }
     return undefined;
   }
 }
 
+/** Decodes an answer up to its first event. Servers write fields in the order of their numbers, so events are last. */
 export function decodeWatch(buffer: Buffer): WatchAnswer {
   const reader = new ProtoReader(buffer);
-  let fields = 1;
   let header = NO_HEADER;
   let requested = false;
   let created = false;
@@ -260,9 +266,8 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
   let compactRevision = 0;
   let cancelReason = '';
   let fragment = false;
-  // Only other fields count towards the maximum of `reader.next`: etcd sends at most seven of them.
-  while (reader.next(buffer.length, fields)) {
-    if (reader.field !== EVENT_FIELD) fields++;
+  let eventsAt = 0;
+  for (let fields = 1; reader.next(buffer.length, fields) && reader.field !== EVENT_FIELD; fields++) {
     if (reader.field === 1) header = readHeader(reader, reader.open());
     else if (reader.field === 2) requested = reader.int64() === '-1';
     else if (reader.field === 3) created = reader.bool();
@@ -271,8 +276,10 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
     else if (reader.field === 6) cancelReason = reader.text(MAX_SERVER_TEXT);
     else if (reader.field === 7) fragment = reader.bool();
     else reader.skip();
+    eventsAt = reader.at;
   }
-  const events = new EventReader(buffer);
+  reader.at = eventsAt;
+  const events = new EventReader(reader);
   return { header, requested, created, canceled, compactRevision, cancelReason, fragment, events };
 }
 

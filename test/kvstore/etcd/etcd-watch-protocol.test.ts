@@ -203,7 +203,7 @@ it('the reason of a canceled watch and the key of an event are cut in messages (
 it('a revision of many events is delivered in slices, of which the last one is marked complete', async () => {
   const events = Array.from({ length: 1100 }, (_, i) => event(`p/${i}`, i < 50 ? 20 : 21));
   const lines = await received(
-    ...[CREATED, message(HEADER, event('p/a', 19), boolField(7, true))],
+    ...[CREATED, message(HEADER, boolField(7, true), event('p/a', 19))],
     ...[message(headerAt(21), ...events), message(HEADER)],
   );
   const shapes = lines.slice(0, -1).map((line) => `${line.split(',').length} ${line.slice(0, 9)}`);

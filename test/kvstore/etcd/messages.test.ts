@@ -143,15 +143,14 @@ describe('answers, against protobufjs', () => {
   it('events are decoded in slices, also within a revision (regression: 200,000 deletes of one revision in one slice)', () => {
     const events = fc.array(fc.tuple(fc.constantFrom(0, 0, 1), keyValue), { maxLength: 30 });
     fc.assert(
-      fc.property(events, fc.integer({ min: 1, max: 5 }), fc.boolean(), (drawn, most, flagLast) => {
+      fc.property(events, fc.integer({ min: 1, max: 5 }), (drawn, most) => {
         let revision = 1;
         const kvs = drawn.map(([step, kv]) => {
           revision += step;
           return { ...kv, mod: revision };
         });
         const whole = encode('WatchResponse', { events: kvs.map((kv) => ({ kv: protoKeyValue(kv) })) });
-        const flag = encode('WatchResponse', { fragment: true });
-        const reader = decodeWatch(Buffer.concat(flagLast ? [whole, flag] : [flag, whole])).events;
+        const reader = decodeWatch(whole).events;
         const slices: number[][] = [];
         while (!reader.isEmpty) {
           const { nextRevision } = reader;
@@ -252,6 +251,24 @@ describe('answers, against protobufjs', () => {
     );
     const events = Buffer.alloc(4 * 5000, Buffer.from([0x5a, 2, 0x12, 0]));
     expect(decodeWatch(events).events.takeEvents()).toHaveLength(5000);
+    const unknown = Buffer.alloc(2 * 1025, Buffer.from([0x78, 1]));
+    const { events: read } = decodeWatch(Buffer.concat([events, unknown]));
+    expect(() => read.takeEvents()).toThrow('more than 1024 fields');
+  });
+
+  it('a watch response is read up to its first event (regression: a million deletes took 80 ms, and 64 MiB of empty events 1.4 s)', () => {
+    const event = Buffer.from([0x5a, 2, 0x12, 0]);
+    const cut = Buffer.from([0x5a, 100]);
+    const { events } = decodeWatch(Buffer.concat([event, event, cut]));
+    expect(events.takeEvents(1)).toHaveLength(1);
+    expect(() => events.takeEvents()).toThrow('malformed message');
+  });
+
+  it('a field with a lower number after the events is an error, because they may already be delivered', () => {
+    const event = Buffer.from([0x5a, 2, 0x12, 0]);
+    const fragment = Buffer.from([0x38, 1]);
+    const { events } = decodeWatch(Buffer.concat([event, fragment]));
+    expect(() => events.takeEvents()).toThrow('field 7 of a watch response after events');
   });
 
   it('a header, key, event or lease of many fields is rejected (regression: 64 MiB of them in one turn)', async () => {
