@@ -26,7 +26,7 @@ export interface LostAddress {
   readonly ip: string;
   /** The writer of the effective claim. Undefined if the address has no claim, because the IPCache is full. */
   readonly holder: ClaimWriter | undefined;
-  /** True if the holder's source is stronger than the node's, so that changes are held back from handlers. */
+  /** True if changes of the node are held back from handlers, because the holder's source is stronger. */
   readonly stronger: boolean;
 }
 
@@ -105,7 +105,7 @@ export class NodeAddresses {
     return this.#options.rewrite || entry.lost !== undefined;
   }
 
-  /** Returns true if a stronger source holds one of the node's addresses (SEMANTICS 4). */
+  /** Returns true if a stronger holder of one of the node's addresses holds back its changes (SEMANTICS 4). */
   isHeldBack(entry: NodeEntry): boolean {
     for (const ip of entry.lost ?? []) if (this.#lostAddress(entry, ip).stronger) return true;
     return false;
@@ -133,10 +133,21 @@ export class NodeAddresses {
   }
 
   #lostAddress(entry: NodeEntry, ip: string): LostAddress {
-    const rank = entry.effective === undefined ? 0 : sourceRank(entry.effective.source);
+    const { effective } = entry;
     const found = this.#ipcache.get(ip);
-    const holder = found && { source: found.source, owner: found.owner };
-    return { ip, holder, stronger: holder !== undefined && sourceRank(holder.source) > rank };
+    if (found === undefined) return { ip, holder: undefined, stronger: false };
+    const { source, owner } = found;
+    const stronger = effective !== undefined && this.#isStronger(source, effective);
+    return { ip, holder: { source, owner }, stronger };
+  }
+
+  /**
+   * Returns true if the source of a holder is stronger than that of a node. `kube-apiserver` never is, because an API
+   * server runs on the node, and neither is `local` for the local node, because the addresses of this host are its own.
+   */
+  #isStronger(holder: Source, node: Node): boolean {
+    if (holder === 'kube-apiserver' || (holder === 'local' && this.#options.isLocal(node))) return false;
+    return sourceRank(holder) > sourceRank(node.source);
   }
 
   /** Runs `work`. Owner changes that it causes are collected for {@link NodeAddresses.#review}. */

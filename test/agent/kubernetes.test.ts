@@ -156,6 +156,15 @@ describe('an agent that follows Kubernetes', () => {
     await until('the API server has its identity', () => agent.ipcache.get('192.168.10.2')?.identity === 7);
     expect(agent.ipcache.get('192.168.10.2')?.source).toBe('kube-apiserver');
     await until('the other address is known', () => agent.ipcache.lookup('198.51.100.7') !== undefined);
+    // regression: the address kept the identity of a CIDR, because its node was held back
+    const node = {
+      apiVersion: 'cilium.io/v2',
+      kind: 'CiliumNode',
+      metadata: { name: 'node-9' },
+      spec: { addresses: [{ type: 'InternalIP', ip: '198.51.100.7' }] },
+    };
+    expect(await agent.recordedKubernetes?.apply(node)).toBeUndefined();
+    await until('it is an API server on a node', () => agent.ipcache.get('198.51.100.7')?.identity === 7);
   });
 
   it('gives CIDRs the same identities after a restart, and reuses none of them (A 19)', async () => {

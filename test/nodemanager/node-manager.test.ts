@@ -230,6 +230,31 @@ describe('an address that a stronger source holds', () => {
     },
   );
 
+  it('of an API server holds nothing back (regression: a node that runs an API server was never announced)', () => {
+    const { manager, ipcache } = fresh();
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    ipcache.upsert('192.168.0.1', { identity: 7, source: 'kube-apiserver', owner: 'metadata' });
+    manager.nodeUpdated(held);
+    expect(take()).toEqual(['add a']);
+    expect(manager.explain('east/a')?.lostAddresses).toMatchObject([{ ip: '192.168.0.1', stronger: false }]);
+  });
+
+  it.each([
+    ['me', ['add me']],
+    ['other', []],
+  ])(
+    'of this host holds back other nodes than the local one: %s (regression: the local node was never announced)',
+    (name, told) => {
+      const { manager, ipcache } = fresh({ localNodeIsHost: true });
+      const { handler, take } = recorder();
+      manager.subscribe(handler);
+      ipcache.upsert('192.168.0.1', { identity: 1, source: 'local', owner: 'host-ips' });
+      manager.nodeUpdated(node(name, { addresses: addresses('InternalIP:192.168.0.1') }));
+      expect(take()).toEqual(told);
+    },
+  );
+
   it('is not awaited any more by a version of the node without it', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();

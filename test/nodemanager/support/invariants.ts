@@ -3,7 +3,7 @@ import type { LostAddress } from '../../../src/nodemanager/node-addresses.ts';
 import type { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { attributes } from '../../ipcache/support/naive-ipcache.ts';
 import { FoldingHandler } from './folding-handler.ts';
-import { claimsOf, rank } from './naive-nodes.ts';
+import { claimsOf, holdsBack, rank } from './naive-nodes.ts';
 
 /** The part of a node manager that the tests use, so that a mutant can replace it. */
 export type NodesUnderTest = Pick<
@@ -46,7 +46,7 @@ export function handlersKnowNodes(manager: NodesUnderTest, folded: FoldingHandle
 
 /**
  * The reported holders of lost addresses are those in the IPCache, including retained overruled claims.
- * Handlers wait only for stronger sources.
+ * Handlers wait only for stronger sources except API servers.
  */
 export function lostAddressesAreTold(manager: NodesUnderTest, ipcache: Pick<IPCache, 'get'>): string[] {
   const problems: string[] = [];
@@ -56,7 +56,7 @@ export function lostAddressesAreTold(manager: NodesUnderTest, ipcache: Pick<IPCa
       const found = ipcache.get(ip);
       if (found?.owner === fullName && found.source === source) return [];
       const holder = found && { source: found.source, owner: found.owner };
-      return [{ ip, holder, stronger: holder !== undefined && rank(holder.source) > rank(source) }];
+      return [{ ip, holder, stronger: holder !== undefined && holdsBack(holder.source, fields) }];
     });
     const { lostAddresses, heldBack } = manager.explain(fullName) ?? {};
     const expected = byAddress(lost);

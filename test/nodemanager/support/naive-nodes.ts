@@ -24,6 +24,11 @@ export function rank(source: string): number {
   return RANKS.indexOf(source);
 }
 
+/** Returns true if a holder of an address of a node holds back its changes. The node is not the local one. */
+export function holdsBack(holder: string, node: NodeSpec): boolean {
+  return holder !== 'kube-apiserver' && rank(holder) > rank(node.source);
+}
+
 export function fullName({ cluster, name }: { readonly cluster: string; readonly name: string }): string {
   return `${cluster}/${name}`;
 }
@@ -151,7 +156,8 @@ export class NaiveNodes {
   }
 
   /**
-   * Announces nodes to handlers that are not withheld: no stronger source has one of the node's addresses.
+   * Announces nodes to handlers that are not withheld: no stronger source has one of the node's addresses. An API
+   * server withholds nothing.
    */
   announce(): void {
     const announced = new Map(this.announced);
@@ -159,8 +165,8 @@ export class NaiveNodes {
     const effective = this.effective();
     for (const name of announced.keys()) if (!effective.has(name)) announced.delete(name);
     for (const [name, node] of effective) {
-      const held = [...claimsOf(node, this.configuration).keys()].some(
-        (ip) => rank(ipcache.on(ip)[0]?.claim.source ?? '') > rank(node.source),
+      const held = [...claimsOf(node, this.configuration).keys()].some((ip) =>
+        holdsBack(ipcache.on(ip)[0]?.claim.source ?? '', node),
       );
       if (!held) announced.set(name, node);
     }

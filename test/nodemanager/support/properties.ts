@@ -13,7 +13,7 @@ import {
   lostAddressesAreTold,
   type NodesUnderTest,
 } from './invariants.ts';
-import { claimsOf, fullName, NaiveNodes, rank, text } from './naive-nodes.ts';
+import { claimsOf, fullName, holdsBack, NaiveNodes, text } from './naive-nodes.ts';
 import { apply, applyNaively, CLUSTERS, history, NAMES, type Operation } from './operations.ts';
 
 /** A manager and its engines. */
@@ -279,7 +279,7 @@ function lostOf(model: NaiveNodes, ipcache: NaiveIPCache, node: NodeSpec): reado
   return [...claimsOf(node, model.configuration).keys()].flatMap((ip) => {
     const [holder] = ipcache.on(ip).map(({ claim }) => ({ source: claim.source, owner: claim.owner ?? '' }));
     if (holder?.owner === owner && holder.source === node.source) return [];
-    const stronger = holder !== undefined && rank(holder.source) > rank(node.source);
+    const stronger = holder !== undefined && holdsBack(holder.source, node);
     return [{ ip, ...(holder && { holder }), stronger }];
   });
 }
