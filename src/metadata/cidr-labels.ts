@@ -22,8 +22,9 @@ export function worldName(cidr: string, world: WorldLabels): 'world' | 'world-ip
 const CILIUM_PREFIX = 'io.cilium.k8s';
 
 /**
- * Returns the labels of the CIDRs of a CiliumCIDRGroup (KUBERNETES 50, as in 1.17): the labels of the group and its
- * name, both with source `cidrgroup`, and the world label.
+ * Returns the labels of the CIDRs of a CiliumCIDRGroup (KUBERNETES 50): the labels of the group and its name, both with
+ * source `cidrgroup`, and the world label. Each label of the group is contained twice, as in 1.20, the second time with
+ * its value in its key: if several groups have a CIDR, it keeps only one value of each key.
  */
 export function cidrGroupLabels(
   name: string,
@@ -33,10 +34,14 @@ export function cidrGroupLabels(
 ): Labels {
   const groupLabels = [...labels].filter(([key]) => !key.startsWith(CILIUM_PREFIX));
   return [
-    ...groupLabels.map(([key, value]) => ({ source: 'cidrgroup', key, value })),
-    { source: 'cidrgroup', key: `io.cilium.policy.cidrgroupname/${name}`, value: '' },
+    ...groupLabels.flatMap(([key, value]) => [groupLabel(key, value), groupLabel(`${key}+${value}`, '')]),
+    groupLabel(`io.cilium.policy.cidrgroupname/${name}`, ''),
     reservedLabel(worldName(cidr, world)),
   ];
+}
+
+function groupLabel(key: string, value: string): Label {
+  return { source: 'cidrgroup', key, value };
 }
 
 /**

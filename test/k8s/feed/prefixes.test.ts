@@ -155,15 +155,28 @@ describe('the CIDRs of policies', () => {
     expect(metadata.said).toEqual(['10.0.0.0/24 cidrgroup/office', 'fd00::/8 cidrgroup/office']);
     const labels = 'generated cidrgroup:io.cilium.policy.cidrgroupname/office=;';
     expect(metadata.labels('10.0.0.0/24', 'cidrgroup/office')).toBe(
-      `${labels}cidrgroup:site=north;reserved:world=;`,
+      `${labels}cidrgroup:site=north;cidrgroup:site+north=;reserved:world=;`,
     );
     group({ site: 'south' }, '10.0.0.0/24');
     expect(metadata.said).toEqual(['10.0.0.0/24 cidrgroup/office']);
     expect(metadata.labels('10.0.0.0/24', 'cidrgroup/office')).toBe(
-      `${labels}cidrgroup:site=south;reserved:world=;`,
+      `${labels}cidrgroup:site=south;cidrgroup:site+south=;reserved:world=;`,
     );
     world.cluster.delete('ciliumcidrgroups', 'office');
     expect(metadata.said).toEqual([]);
+  });
+
+  it('of two groups have both values of a label (regression: the second value was lost)', async () => {
+    const { ipcache, metadata, run } = rig();
+    const world = await new FeedWorld({ metadata, cache: ipcache }).started();
+    for (const site of ['north', 'south'])
+      world.cluster.put('ciliumcidrgroups', {
+        metadata: { name: site, labels: { site } },
+        spec: { externalCIDRs: ['192.0.2.0/24'] },
+      } as SaidObject);
+    run();
+    const labels = metadata.identities.labelsOf(ipcache.lookupIdentity('192.0.2.1') ?? 0) ?? [];
+    expect(labels.map(({ key }) => key)).toEqual(expect.arrayContaining(['site+north', 'site+south']));
   });
 
   describe('change in steps', () => {
