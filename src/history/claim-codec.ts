@@ -4,9 +4,9 @@ import type { ClaimWriter, K8sMetadata, NamedPorts } from '../ipcache/types.ts';
 import { isNumericIdentity, type NumericIdentity } from '../model/numeric-identity.ts';
 import { isSource } from '../model/source.ts';
 import type { AddressWords } from '../net/address-words.ts';
+import { type ByteBuffer, DamagedError } from '../net/byte-buffer.ts';
 import { formatAddress } from '../net/format-address.ts';
 import { scanIPv4 } from '../net/parse-address.ts';
-import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
 import { MAX_NAMESPACE, type Names } from './names.ts';
 
 // Flags of a claim: the parts that follow.

@@ -1,5 +1,5 @@
 import { mix } from '../columns/mix.ts';
-import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
+import { type ByteBuffer, DamagedError } from '../net/byte-buffer.ts';
 import { indexAtMost } from './positions.ts';
 
 /** Maximum number of numbered names of a segment. Limits the memory of its writer and readers. */

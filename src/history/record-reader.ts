@@ -1,9 +1,9 @@
 import { mix } from '../columns/mix.ts';
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
-import { addressBits } from '../net/address-words.ts';
-import { copyRegister, MAX_CLUSTER_ID, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
-import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
+import { type ByteBuffer, DamagedError } from '../net/byte-buffer.ts';
+import { readKey } from '../net/key-record.ts';
+import { copyRegister, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
 import { parseWriter, readClaim, readClaimIdentity } from './claim-codec.ts';
 import type { Names } from './names.ts';
 
@@ -17,16 +17,13 @@ export const WITHDRAWAL = 'withdrawal';
 
 const LAST_KIND: number = KIND.batch;
 
-// Flags of the record of a prefix. `HAS_BEFORE` and `HAS_AFTER` are also used for records with texts.
-export const IS_CIDR = 1;
-export const IS_IPV6 = 2;
+// Flags of the record of a prefix, in addition to those of its key. `HAS_BEFORE` and `HAS_AFTER` are also used for
+// records with texts.
 export const HAS_BEFORE = 4;
 /** `before` is omitted: it is `after` of the last earlier record of the same key and writer in this segment. */
 export const LINKED_BEFORE = 8;
 export const HAS_AFTER = 16;
 export const EFFECT_SHIFT = 5; // two bits
-/** The key is in the address space of a cluster, whose id follows. */
-export const HAS_SPACE = 128;
 
 /** The length of a long record follows as 32 bits. */
 export const LONG = 255;
@@ -145,7 +142,7 @@ export class RecordReader {
   /** Returns the identity of `before` of a change of a prefix; undefined if there was no claim. */
   identityBefore(position: number): number | undefined {
     this.enter(position);
-    const flags = this.readKey(this.scratch);
+    const flags = readKey(this.bytes, this.scratch);
     if (flags & LINKED_BEFORE) return this.claimAt(position).before?.identity;
     if ((flags & HAS_BEFORE) === 0) return undefined;
     this.names.skip();
@@ -185,7 +182,7 @@ export class RecordReader {
   /** Reads the change of a prefix. Its key is read into `key` if that is passed. */
   claimAt(position: number, key: PrefixRegister = this.scratch): ClaimChange {
     const previous = this.enter(position);
-    const flags = this.readKey(key);
+    const flags = readKey(this.bytes, key);
     const name = this.names.read();
     const writer = parseWriter(name);
     const stored = flags & HAS_BEFORE ? readClaim(this.bytes, this.names, writer, undefined) : undefined;
@@ -246,7 +243,7 @@ export class RecordReader {
     for (let at = position; at >= 0; ) {
       const previous = this.enter(at);
       if (this.kind === KIND.prefix) {
-        const flags = this.readKey(this.scratch);
+        const flags = readKey(this.bytes, this.scratch);
         if (sameKey(this.scratch, sought) && this.names.read() === name) {
           if ((flags & HAS_AFTER) === 0) break;
           const stored =
@@ -263,31 +260,14 @@ export class RecordReader {
 
   /** Reads the flags and the key of the record at the position of the buffer. Returns true if the key equals `key`. */
   protected matchesKey(key: Readonly<PrefixRegister>): boolean {
-    this.readKey(this.scratch);
+    readKey(this.bytes, this.scratch);
     return sameKey(this.scratch, key);
   }
 
   /** Like {@link RecordReader.matchesKey}, but an endpoint and the CIDR of the same prefix are equal. */
   #matchesPrefix(prefix: Readonly<PrefixRegister>): boolean {
-    this.readKey(this.scratch);
+    readKey(this.bytes, this.scratch);
     this.scratch.form = prefix.form;
     return sameKey(this.scratch, prefix);
-  }
-
-  /** Reads flags and key of a prefix; returns the flags. */
-  protected readKey(out: PrefixRegister): number {
-    const bytes = this.bytes;
-    const flags = bytes.readByte();
-    out.family = flags & IS_IPV6 ? 6 : 4;
-    out.form = flags & IS_CIDR ? 'cidr' : 'endpoint';
-    out.length = flags & IS_CIDR ? bytes.readByte() : addressBits(out.family);
-    if (out.length > addressBits(out.family)) throw new DamagedError(`a prefix has length ${out.length}`);
-    out.clusterID = flags & HAS_SPACE ? bytes.readNumber() : 0;
-    if (out.clusterID > MAX_CLUSTER_ID) throw new DamagedError(`an address space has id ${out.clusterID}`);
-    out.w0 = bytes.readWord();
-    out.w1 = flags & IS_IPV6 ? bytes.readWord() : 0;
-    out.w2 = flags & IS_IPV6 ? bytes.readWord() : 0;
-    out.w3 = flags & IS_IPV6 ? bytes.readWord() : 0;
-    return flags;
   }
 }

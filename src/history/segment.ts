@@ -1,6 +1,7 @@
 import type { ClaimWriter } from '../ipcache/types.ts';
+import { ByteBuffer, DamagedError } from '../net/byte-buffer.ts';
+import { readKey, writeKey } from '../net/key-record.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
-import { ByteBuffer, DamagedError } from './byte-buffer.ts';
 import { skipClaim, writeClaim, writerText } from './claim-codec.ts';
 import { addToFilter, emptyFilter } from './key-filter.ts';
 import { Names } from './names.ts';
@@ -11,9 +12,6 @@ import {
   EFFECT_SHIFT,
   HAS_AFTER,
   HAS_BEFORE,
-  HAS_SPACE,
-  IS_CIDR,
-  IS_IPV6,
   KIND,
   type Kind,
   keyHash,
@@ -220,7 +218,7 @@ export class Segment extends RecordReader {
     const bytes = this.bytes;
     if (this.kind === KIND.prefix) {
       const key = this.scratch;
-      const flags = this.readKey(key);
+      const flags = readKey(bytes, key);
       (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
       learn();
       if (flags & HAS_BEFORE) skipClaim(bytes, learn);
@@ -278,23 +276,12 @@ export class Segment extends RecordReader {
     this.#tags[bucket] = tags | tag;
     const stored = isLinked ? undefined : before;
     const start = this.#begin(KIND.prefix, ms, bucket);
-    bytes.writeByte(
-      (key.form === 'cidr' ? IS_CIDR : 0) |
-        (key.family === 6 ? IS_IPV6 : 0) |
-        (isLinked ? LINKED_BEFORE : 0) |
-        (stored === undefined ? 0 : HAS_BEFORE) |
-        (after === undefined ? 0 : HAS_AFTER) |
-        (effect << EFFECT_SHIFT) |
-        (key.clusterID === 0 ? 0 : HAS_SPACE),
-    );
-    if (key.form === 'cidr') bytes.writeByte(key.length);
-    if (key.clusterID !== 0) bytes.writeNumber(key.clusterID);
-    bytes.writeWord(key.w0);
-    if (key.family === 6) {
-      bytes.writeWord(key.w1);
-      bytes.writeWord(key.w2);
-      bytes.writeWord(key.w3);
-    }
+    const flags =
+      (isLinked ? LINKED_BEFORE : 0) |
+      (stored === undefined ? 0 : HAS_BEFORE) |
+      (after === undefined ? 0 : HAS_AFTER) |
+      (effect << EFFECT_SHIFT);
+    writeKey(bytes, key, flags);
     (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
     if (writer === 0) this.#writerNumber = this.names.write(writerText(change.writer));
     else this.names.writeNumber(writer);

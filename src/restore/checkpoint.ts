@@ -4,13 +4,14 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClusterIdentity } from '../model/identity-cache.ts';
 import { type Label, sortLabels } from '../model/labels.ts';
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
+import { ByteBuffer } from '../net/byte-buffer.ts';
 import { type Decoded, decodeWith, Fields, parseJson, rejectInput } from '../net/fields.ts';
 import { MAX_CLUSTER_ID } from '../net/prefix.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
-import { ByteWriter } from './byte-writer.ts';
 import { CheckpointError, SECTION, type Section, type SectionKind } from './checkpoint-file.ts';
 import { writeEntry } from './entry-codec.ts';
+import { NumberedTexts } from './numbered-texts.ts';
 import { servicePartRecords } from './service-codec.ts';
 
 /** The engines saved and restored by a checkpoint. */
@@ -37,6 +38,8 @@ export interface CheckpointHeader {
 
 /** Entries per section: about 0.5 ms to write, 1 ms to read. */
 const ENTRIES_PER_SECTION = 256;
+/** Initial size of the buffer of a section of entries. */
+const INITIAL_BYTES = 32_768;
 /** Size after which a section of entries ends, because some entries have a thousand named ports. */
 const BYTES_PER_SECTION = 65_536;
 /** Records per JSON section. A record is a node, an identity or at most a few hundred backends. */
@@ -62,20 +65,21 @@ export function* checkpointSections(
   const { ipcache, nodes, services } = engines;
   yield jsonSection(SECTION.header, { ...header, knownAt: [...header.knownAt] });
   const counts = { entries: 0, nodes: 0, services: 0, identities: 0 };
-  const out = new ByteWriter();
+  const out = new ByteBuffer(new Uint8Array(INITIAL_BYTES), Number.POSITIVE_INFINITY);
+  const texts = new NumberedTexts();
   let sectionEntries = 0;
   for (const entry of ipcache.snapshot().entries({ includeShadowed: true })) {
     // A claim of a node is skipped, because restoring the node restores the claim.
     if (entry.owner.includes('/') && nodes.get(entry.owner)?.source === entry.source) continue;
-    writeEntry(out, entry);
+    writeEntry(out, texts, entry);
     counts.entries++;
     sectionEntries++;
     if (sectionEntries < ENTRIES_PER_SECTION && out.length < BYTES_PER_SECTION) continue;
-    yield { kind: SECTION.entries, payload: out.bytes };
+    yield { kind: SECTION.entries, payload: out.bytesFrom(0) };
     out.clear();
     sectionEntries = 0;
   }
-  if (sectionEntries > 0) yield { kind: SECTION.entries, payload: out.bytes };
+  if (sectionEntries > 0) yield { kind: SECTION.entries, payload: out.bytesFrom(0) };
   counts.nodes = yield* jsonSections(SECTION.nodes, nodes.restorable());
   counts.services = yield* jsonSections(SECTION.services, serviceRecords(services));
   counts.identities = yield* jsonSections(SECTION.identities, identityRecords(identities));

@@ -22,9 +22,9 @@ import type { ClusterNode, NodeName } from '../model/cluster-node.ts';
 import type { ClusterIdentity } from '../model/identity-cache.ts';
 import type { Labels } from '../model/labels.ts';
 import { ownerCluster } from '../model/source.ts';
+import { ByteBuffer, DamagedError } from '../net/byte-buffer.ts';
 import { isObject } from '../net/fields.ts';
 import { clusterOfPart } from '../servicecache/service-parts.ts';
-import { ByteReader, CorruptError, type TextNumbers } from './byte-reader.ts';
 import {
   type CheckpointEngines,
   type CheckpointHeader,
@@ -43,6 +43,7 @@ import {
   setAside,
 } from './checkpoint-file.ts';
 import { type CheckpointEntry, type PortSets, readEntry } from './entry-codec.ts';
+import { NumberedTexts } from './numbered-texts.ts';
 import { ServicePartReader } from './service-codec.ts';
 
 /** Options of {@link Restoration}. */
@@ -282,7 +283,7 @@ export class Restoration {
   ): Promise<RestoreOutcome> {
     const { gate } = this.#options;
     const counts = { entries: 0, nodes: 0, services: 0, identities: 0 };
-    const texts: TextNumbers = [];
+    const texts = new NumberedTexts();
     const portSets: PortSets = new Map();
     const parts = new ServicePartReader(this.#reject);
     for await (const section of readSections(file)) {
@@ -415,22 +416,22 @@ checkArguments(Restoration, {
 interface SectionContext {
   readonly header: CheckpointHeader;
   readonly counts: { entries: number; nodes: number; services: number; identities: number };
-  readonly texts: TextNumbers;
+  readonly texts: NumberedTexts;
   readonly portSets: PortSets;
   readonly parts: ServicePartReader;
 }
 
 function readEntries(
   payload: Uint8Array,
-  texts: TextNumbers,
+  texts: NumberedTexts,
   portSets: PortSets,
 ): readonly CheckpointEntry[] {
-  const reader = new ByteReader(Buffer.from(payload.buffer, payload.byteOffset, payload.length), texts);
+  const reader = new ByteBuffer(payload, payload.length, payload.length);
   const entries: CheckpointEntry[] = [];
   try {
-    while (!reader.atEnd) entries.push(readEntry(reader, portSets));
+    while (reader.at < reader.length) entries.push(readEntry(reader, texts, portSets));
   } catch (error) {
-    if (!(error instanceof CorruptError)) throw error;
+    if (!(error instanceof DamagedError)) throw error;
     throw new CheckpointError('torn', error.message);
   }
   return entries;

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { ByteBuffer } from '../../src/history/byte-buffer.ts';
 import { KIND } from '../../src/history/record-reader.ts';
 import { Segment } from '../../src/history/segment.ts';
 import type { CompleteClaim } from '../../src/ipcache/row-reader.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
+import { ByteBuffer } from '../../src/net/byte-buffer.ts';
 import { copyRegister, parseKey, prefixRegister } from '../../src/net/prefix.ts';
 import { haveOneClass } from '../base/support/hidden-class.ts';
 

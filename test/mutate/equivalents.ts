@@ -605,14 +605,6 @@ const BY_FILE: Readonly<Record<string, readonly EquivalentOfFile[]>> = {
     ],
     ['stringsOf', ['_ === 0 → false'], 'an empty map is equal to the shared one'],
   ],
-  'src/restore/byte-writer.ts': [
-    [
-      'ByteWriter.#reserve',
-      ['_ + _ <= _ → _ + _ < _'],
-      'a buffer that is just large enough grows; affects only memory',
-    ],
-    ['ByteWriter.#reserve', ['2 * _ → 2 / _'], 'the buffer grows more often; affects only the time'],
-  ],
   'src/restore/checkpoint-file.ts': [
     ['checkedHeader', ['_ === undefined → false'], 'without a header there is no section, and so no end'],
     [

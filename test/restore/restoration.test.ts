@@ -5,10 +5,11 @@ import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { ClusterNode } from '../../src/model/cluster-node.ts';
 import type { ClusterIdentity } from '../../src/model/identity-cache.ts';
 import { RESERVED_IDENTITIES } from '../../src/model/numeric-identity.ts';
-import { ByteWriter } from '../../src/restore/byte-writer.ts';
+import { ByteBuffer } from '../../src/net/byte-buffer.ts';
 import type { CheckpointEngines } from '../../src/restore/checkpoint.ts';
 import { CHECKPOINT, SECTION, type Section, writeCheckpoint } from '../../src/restore/checkpoint-file.ts';
 import { type CheckpointEntry, writeEntry } from '../../src/restore/entry-codec.ts';
+import { NumberedTexts } from '../../src/restore/numbered-texts.ts';
 import type { ImportedState, Restoration } from '../../src/restore/restoration.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
@@ -80,9 +81,10 @@ const ENTRY: CheckpointEntry = {
 
 /** Returns a section of entries, each like `ENTRY` with other fields. */
 function entriesSection(...entries: readonly Partial<CheckpointEntry>[]): Section {
-  const out = new ByteWriter();
-  for (const entry of entries) writeEntry(out, { ...ENTRY, ...entry });
-  return { kind: SECTION.entries, payload: out.bytes };
+  const out = new ByteBuffer(new Uint8Array(16), Number.POSITIVE_INFINITY);
+  const texts = new NumberedTexts();
+  for (const entry of entries) writeEntry(out, texts, { ...ENTRY, ...entry });
+  return { kind: SECTION.entries, payload: out.bytesFrom(0) };
 }
 
 /** Returns a folder with a checkpoint of these sections, between a header and an end. */

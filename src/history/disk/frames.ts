@@ -1,4 +1,4 @@
-import { DamagedError } from '../byte-buffer.ts';
+import { DamagedError } from '../../net/byte-buffer.ts';
 
 /** Returns the CRC-32 of bytes: pass `crc32` of `node:zlib`, because the history imports no Node module. */
 export type Checksum = (bytes: Uint8Array) => number;

@@ -1,6 +1,6 @@
 import type { StateFile, StateFolder } from '../../base/files/state-folder.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import { DamagedError } from '../byte-buffer.ts';
+import { DamagedError } from '../../net/byte-buffer.ts';
 import { mayContain } from '../key-filter.ts';
 import type { SegmentPart } from '../lives.ts';
 import type { Segment } from '../segment.ts';

@@ -1,4 +1,4 @@
-import { DamagedError } from '../byte-buffer.ts';
+import { DamagedError } from '../../net/byte-buffer.ts';
 import type { UncertainSpan } from '../change-log.ts';
 import type { ClockPiece } from '../life-clock.ts';
 import { LENGTHS, Segment, type SegmentIndex, type SegmentOptions } from '../segment.ts';

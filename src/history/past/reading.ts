@@ -1,7 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
+import { DamagedError } from '../../net/byte-buffer.ts';
 import type { PrefixRegister } from '../../net/prefix.ts';
-import { DamagedError } from '../byte-buffer.ts';
 import type { StoredSegment } from '../disk/segment-archive.ts';
 import { isBeforeFirstRecord, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
 import { NOT_RETAINED, type PointInLife, pointOfWall, type RequestedMoment } from '../point-in-time.ts';

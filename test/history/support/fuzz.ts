@@ -1,8 +1,8 @@
 import { crc32 } from 'node:zlib';
-import { DamagedError } from '../../../src/history/byte-buffer.ts';
 import { NewerVersionError } from '../../../src/history/disk/frames.ts';
 import { readSegment } from '../../../src/history/disk/segment-file.ts';
 import { recordAt } from '../../../src/history/records.ts';
+import { DamagedError } from '../../../src/net/byte-buffer.ts';
 
 /** Returns numbers from 0 to below 1 that depend on the seed only. */
 export function random(seed: number): () => number {

@@ -1,5 +1,7 @@
-/** Thrown if bytes are not a valid record or segment. */
-export class DamagedError extends Error {}
+/** Thrown if bytes are not a valid record, or not part of a valid file. */
+export class DamagedError extends Error {
+  override readonly name = 'DamagedError';
+}
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -35,6 +37,11 @@ export class ByteBuffer {
   /** Size of the allocated memory in bytes. */
   get capacity(): number {
     return this.#bytes.length;
+  }
+
+  /** Removes the content. Its memory is overwritten by the next writes. */
+  clear(): void {
+    this.#length = 0;
   }
 
   writeByte(value: number): void {
