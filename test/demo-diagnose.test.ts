@@ -25,7 +25,7 @@ it('npm run demo:diagnose finds a stale identity and a forbidden kind, with the 
     'custom-resource: 1 of 1 claims differs (1 only at b)',
     '  10.20.0.12  a: 132090 shop/checkout-00001 at 192.168.20.1 key 3  b: 132072 shop/checkout-00001 at 192.168.20.1 key 3  b: cluster baltic is unreachable since TIME',
     '  10.90.0.9  a: none  b: 590001 batch/report-0 at 192.168.90.9  a: kind ciliumendpoints is forbidden, incomplete',
-    'Reasons: source incomplete or unreachable 2',
+    'Reasons: source incomplete, unreachable or not followed 2',
     'Expected differences: 4 (local nodes and their addresses: 4, other claims of one node or cluster: 0)',
   ]);
   const [, ofA = '', ofB = ''] = told.split(/The page of agent [ab] lists under "health":\n/);

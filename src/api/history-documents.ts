@@ -22,7 +22,7 @@ import {
   podDetails,
   type ServiceDocument,
 } from './documents.ts';
-import { type PastDocument, type RetainedDocument, UNCERTAINTY_TEXTS } from './past-document.ts';
+import { type PastDocument, type RetainedDocument, uncertaintyText } from './past-document.ts';
 import { ProblemError } from './problem.ts';
 import type { ReadModel } from './read-model.ts';
 import { parseWhen, WHEN_FORMS } from './when.ts';
@@ -157,14 +157,18 @@ function retainedFields(moment: DocumentMoment, name: string, at: string): PastF
   throw notFoundProblem('name', name, moment);
 }
 
-/** Returns the problem of an object that did not exist at a moment. If this is not certain, the problem states why. */
+/** Returns the problem of an object that did not exist at a moment, or may not have existed; it then states why. */
 export function notFoundProblem(
   field: string,
   value: string,
-  { at, reason }: Pick<PrefixMoment, 'at' | 'reason'>,
+  moment: Pick<PrefixMoment, 'at' | 'reason' | 'retained'>,
 ): ProblemError {
-  const uncertainty = reason === undefined ? '' : `, but this is not certain: ${UNCERTAINTY_TEXTS[reason]}`;
-  const detail = `${value} did not exist at ${isoTime(at)}${uncertainty}.`;
+  const { reason } = moment;
+  const at = isoTime(moment.at);
+  const detail =
+    reason === undefined
+      ? `${value} did not exist at ${at}.`
+      : `It is not certain whether ${value} existed at ${at}: ${uncertaintyText(reason, moment)}.`;
   return new ProblemError('not-found', detail, { field, value, ...(reason !== undefined && { reason }) });
 }
 

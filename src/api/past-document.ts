@@ -6,15 +6,27 @@ export interface RetainedDocument {
   readonly to: string;
 }
 
-/** Texts of the reasons why an answer is not certain. Each is a clause without a full stop. */
-export const UNCERTAINTY_TEXTS: Readonly<Record<Uncertainty, string>> = {
+const UNCERTAINTY_TEXTS: Readonly<Record<Uncertainty, string>> = {
   'not-retained': 'the history no longer contains the changes of that time',
   'cluster-incomplete': 'a cluster had not delivered all its entries at that time',
   'agent-not-running': 'no agent was running at that time, or its recorded changes do not prove the answer',
   withdrawing: 'entries of a cluster were being removed at that time',
   lost: 'changes after that time were not recorded',
-  clock: 'the system clock was changed around that time, or the time is in the future',
+  clock: 'the system clock was changed around that time',
 };
+
+/**
+ * Returns why an answer for the time `at` is not certain, as a clause without a full stop. Both times are ISO 8601 or
+ * milliseconds.
+ */
+export function uncertaintyText<T extends string | number>(
+  reason: Uncertainty,
+  { at, retained }: { readonly at: T; readonly retained: { readonly to: T } },
+): string {
+  if (reason === 'clock' && at > retained.to)
+    return 'the clock of the agent has not reached that time, or was set back since';
+  return UNCERTAINTY_TEXTS[reason];
+}
 
 /** The moment of an answer, and its certainty. */
 export interface PastDocument {

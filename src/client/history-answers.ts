@@ -7,7 +7,7 @@ import type {
   HistoryRecordDocument,
 } from '../api/history-documents.ts';
 import { namePath } from '../api/name-path.ts';
-import { type PastDocument, type RetainedDocument, UNCERTAINTY_TEXTS } from '../api/past-document.ts';
+import { type PastDocument, type RetainedDocument, uncertaintyText } from '../api/past-document.ts';
 import { counted } from '../base/show-value.ts';
 import { alignColumns, localTimeText } from '../process/terminal.ts';
 import { type Answer, findDocument, identityCell, notFoundAnswer, podCell, type Question } from './answer.ts';
@@ -15,11 +15,12 @@ import { changeSign, nodeDifference, nodeText } from './change-text.ts';
 import { MAX_PAGE_ITEMS, withQuery } from './list.ts';
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
-export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
+export function uncertaintyLines(past: PastDocument): readonly string[] {
+  const { certain, reason, claimsComplete } = past;
   const incomplete = 'before the last start of the agent: only claims with a recorded change are known';
   return [
     ...(claimsComplete === false ? [incomplete] : []),
-    ...(certain || reason === undefined ? [] : [`not certain: ${UNCERTAINTY_TEXTS[reason]}`]),
+    ...(certain || reason === undefined ? [] : [`not certain: ${uncertaintyText(reason, past)}`]),
   ];
 }
 
@@ -51,7 +52,7 @@ export function explainPast(key: string, at: string): Question {
     return {
       json: past,
       lines: [
-        `${prefix} at ${localTimeText(past.past.at)}: identity ${identityCell(first?.identity ?? 0, first?.labels)}, by ${decidedBy}`,
+        `${prefix} at ${localTimeText(past.past.at)}: identity ${identityCell(first?.identity ?? 0, first?.labels)}${decidedBy === undefined ? '' : `, by ${decidedBy}`}`,
         ...alignColumns(rows),
         ...uncertaintyLines(past.past),
         `  now: ${nowText(current)}`,

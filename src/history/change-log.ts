@@ -153,7 +153,7 @@ export class ChangeLog implements CertaintyInputs {
   markClockSteps(): void {
     this.noticeClockStep();
     if (Math.abs(this.#clockSteps) > MARKED_STEP_MS)
-      this.addMark('clock-set', '', String(Math.round(this.#clockSteps)));
+      this.addMark('clock-set', '', `${(this.#clockSteps / 1000).toFixed(1)} s`);
     this.#clockSteps = 0;
   }
 

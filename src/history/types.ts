@@ -52,6 +52,7 @@ export interface PrefixMoment {
   readonly claims: readonly PastClaim[];
   /** The effective claim of the visible key of the prefix: the first of `claims`. */
   readonly effective: PastClaim | undefined;
+  /** Undefined if there were no claims, or if only one is known and `claimsComplete` is false. */
   readonly decidedBy: DecidingRule | undefined;
   /**
    * Time from which this claim was effective without interruption; undefined if that is before the retained changes, or

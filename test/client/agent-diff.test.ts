@@ -534,7 +534,7 @@ describe('services and nodes', () => {
       'services baltic: 1 of 1 differs',
       '  nodes baltic baltic/node-1  labels: only at a: zone=a; encryptionKey: none at a, 4 at b  a: cluster baltic is not followed',
       '  services baltic shop/cart  backends: only at a: 10.2.0.1 http 8080/TCP active; backends: only at b: 10.2.0.3 http 8080/TCP active  a: cluster baltic is not followed',
-      'Reasons: source incomplete or unreachable 2',
+      'Reasons: source incomplete, unreachable or not followed 2',
       'Expected differences: 1 (local nodes and their addresses: 1, other claims of one node or cluster: 0)',
     ]);
   });
@@ -823,7 +823,7 @@ describe('the reasons of a difference', () => {
     const diff = await diffAgents(asking(a), asking(b));
     expect(diff.reasons).toEqual({ incomplete: 150, 'none-found': 100, 'not-searched': 50 });
     expect(diffLines(diff)).toContain(
-      'Reasons: source incomplete or unreachable 150; no reason found 100; not searched, beyond the first 100 50',
+      'Reasons: source incomplete, unreachable or not followed 150; no reason found 100; not searched, beyond the first 100 50',
     );
     expect(diffLines(diff)).toContain('clustermesh lost: 150 of 150 claims differ (150 only at a)');
   });

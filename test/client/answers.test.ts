@@ -285,6 +285,15 @@ describe('a past answer', () => {
     `);
   });
 
+  it('distinguishes a time that the clock has not reached from one around which it was set', () => {
+    const reasonAt = (ms: number): string | undefined =>
+      pastLines({ at: at(ms), certain: false, reason: 'clock', retained: RETAINED }).at(-1);
+    expect([reasonAt(59), reasonAt(60)]).toEqual([
+      'not certain: the system clock was changed around that time',
+      'not certain: the clock of the agent has not reached that time, or was set back since',
+    ]);
+  });
+
   const claim = { prefix: '10.0.0.1/32', key: '10.0.0.1', source: 'clustermesh', owner: 'far', identity: 7 };
   const explain = async (
     past: object,

@@ -241,6 +241,14 @@ describe('a clock that is set', () => {
     expect(await marksOf(history)).toContain('clock-set');
   });
 
+  it('is marked with the size of the step in seconds (regression: -6000, without a unit)', async () => {
+    const { clock, history } = recorded();
+    clock.setWallTimeBy(-6000);
+    history.checkClock();
+    const [mark] = await itemsOf(history.past.records());
+    expect(mark).toMatchObject({ mark: 'clock-set', detail: '-6.0 s' });
+  });
+
   it('back past the start holds the moments since (regression: retained from the start, to before it)', async () => {
     const { clock, cache, history } = recorded();
     clock.advance(10_000);

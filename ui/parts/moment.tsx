@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { HistoryDocument } from '../../src/api/history-documents.ts';
-import { type PastDocument, UNCERTAINTY_TEXTS } from '../../src/api/past-document.ts';
+import { type PastDocument, uncertaintyText } from '../../src/api/past-document.ts';
 import { type Address, adjust, momentOf } from '../address.ts';
 import { ask, withQuery } from '../agent/ask.ts';
 import { agentNow } from '../agent/clock.ts';
@@ -164,7 +164,7 @@ export function Certainty({ past }: { past: PastDocument | undefined }): VNode |
       <span>
         {past.reason === undefined
           ? 'The answer may be incomplete.'
-          : `The answer may be wrong, because ${UNCERTAINTY_TEXTS[past.reason]}.`}
+          : `The answer may be wrong, because ${uncertaintyText(past.reason, past)}.`}
       </span>
     </p>
   );

@@ -95,7 +95,7 @@ export const EXPLANATION: z.ZodType<ExplanationDocument> = z
     decidedBy: z
       .enum(['only-claim', 'source-precedence', 'owner-name', 'endpoint-over-cidr'])
       .optional()
-      .describe('Absent if there are no claims'),
+      .describe('Absent if there are no claims, or if only one is known and `claimsComplete` is false'),
     claims: z.array(CLAIM).describe('Strongest first'),
     roles: z
       .array(ROLE)

@@ -13,7 +13,7 @@ const MAX_SHOWN_ITEMS = 3;
 
 const REASON_TEXTS: Readonly<Record<DiffReason, string>> = {
   setting: 'other settings',
-  incomplete: 'source incomplete or unreachable',
+  incomplete: 'source incomplete, unreachable or not followed',
   'other-store': 'another store',
   'revision-behind': 'older revision',
   rejected: 'rejected value',

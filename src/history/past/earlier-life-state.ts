@@ -118,7 +118,8 @@ export class EarlierLifeState {
     );
     return {
       claims,
-      decidedBy: decidingRule(claims),
+      // A single claim in the records may not have been the only one.
+      decidedBy: claims.length === 1 ? undefined : decidingRule(claims),
       effectiveSince: finite(Math.max(...times.flatMap(({ since }) => since ?? []))),
       effectiveUntil: finite(Math.min(...times.flatMap(({ until }) => until ?? []))),
       isKnown: deciding.every(({ proven }) => proven !== undefined),
