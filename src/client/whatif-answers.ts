@@ -29,6 +29,9 @@ export async function askWhatIf(ask: Ask, edits: readonly object[]): Promise<Wha
     ...(summary.identities.unknown === 0
       ? []
       : [`identities ${numberText(summary.identities.unknown)} no longer known`]),
+    ...(edits.some((edit) => 'edit' in edit && edit.edit === 'remove-node')
+      ? ['Only the node is removed. Its pods and their backends stay: dpcache ipcache list --node IP']
+      : []),
   ];
   const json = { changes: answer.slice(0, -1), summary };
   return { ...(await withIncomplete(ask, { json, lines, succeeded: true })), loses: summary.loses };

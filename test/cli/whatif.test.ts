@@ -44,6 +44,13 @@ describe('dpcache whatif', () => {
     expect(stdout).toMatch(/nodes {6}1 deleted: \d+ address/);
   });
 
+  // A drained node loses its pods, too; the answer for remove-node has only the prefixes of the node itself.
+  it('prints that the pods of a removed node stay', async () => {
+    const stays = /^Only the node is removed. Its pods and their backends stay/m;
+    expect((await whatif('remove-node', 'baltic/baltic-node-1')).stdout).toMatch(stays);
+    expect((await whatif('remove-cluster', 'baltic')).stdout).not.toMatch(stays);
+  });
+
   it('exits with 0 if nothing is lost, and with 1 for an unknown name with the nearest one', async () => {
     expect((await whatif('upsert', '10.10.0.12', '--source', 'k8s', '--identity', '7')).status).toBe(0);
     const { status, stderr } = await whatif('remove-cluster', 'baltik');

@@ -237,7 +237,10 @@ export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode 
       ) : isLoading ? (
         <Skeleton />
       ) : answer === undefined ? (
-        <p class="soft">Shows which prefixes, services and nodes would change. Nothing is written.</p>
+        <p class="soft">
+          Shows which prefixes, services and nodes would change. Nothing is written.
+          {'node' in of && ' The pods of the node stay.'}
+        </p>
       ) : (
         <>
           <Summary of={answer.summary} at={answer.at} {...('cluster' in of && of)} />

@@ -100,7 +100,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
   command('remove-cluster', 'a remote cluster leaves the mesh')
     .argument('<name>', 'name of the cluster', parseName)
     .action((cluster: string, flags: WhatIfFlags) => ask(flags, { edit: 'remove-cluster', cluster }));
-  command('remove-node', 'all claims on a node are deleted')
+  command('remove-node', 'a node is deleted; its pods and their backends stay')
     .argument('<node>', 'cluster/name', parseTwoNames('cluster/name'))
     .action((node: string, flags: WhatIfFlags) => ask(flags, { edit: 'remove-node', node }));
   command('remove-source', 'all claims of a source, or of one owner of it, are deleted')
