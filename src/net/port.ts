@@ -1,3 +1,5 @@
+import { type Check, checkArgument, shaped } from '../base/arguments.ts';
+
 /** Names of the IP protocols of ports and policies, with their IANA numbers. `ANY` is 0. */
 export const PROTOCOL_NUMBERS = { ANY: 0, ICMP: 1, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 } as const;
 
@@ -28,6 +30,17 @@ export function isPort(value: unknown): value is number {
 export interface PortProtocol {
   readonly port: number;
   readonly protocol: number;
+}
+
+const PORT_PROTOCOL: Check = shaped<PortProtocol>(
+  'must have a port and the number of a protocol, such as 6 for TCP',
+  ({ port, protocol }) => typeof port === 'number' && typeof protocol === 'number',
+);
+
+/** Throws a `UsageError` if a value is no {@link PortProtocol}. `fields`: the name of the object with the ports. */
+export function checkPorts(fields: string, ports: Iterable<readonly [string, unknown]>): void {
+  for (const [name, port] of ports)
+    checkArgument(`${fields}.ports ${JSON.stringify(name)}`, port, PORT_PROTOCOL);
 }
 
 /** Ports by name: a `Map`, or an immutable one. */

@@ -4,6 +4,7 @@ import {
   checkArgument,
   ITERABLE,
   isObjectOrList,
+  listOf,
   NUMBER,
   type Optional,
   objectWith,
@@ -13,7 +14,7 @@ import {
 } from '../base/arguments.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
-import { type PortProtocol, type PortsByName, samePorts } from '../net/port.ts';
+import { checkPorts, type PortProtocol, type PortsByName, samePorts } from '../net/port.ts';
 import { SERVICE_ID, type ServiceID } from './service-id.ts';
 
 /** Ports by name, which may be empty. Several names may share one port and protocol. */
@@ -167,6 +168,7 @@ export function createBackend(fields: BackendFields): Backend {
   const { address, nodeName = '', zone = '', hostname = '', weight = DEFAULT_WEIGHT, cluster = '' } = fields;
   const state = weight === 0 ? 'maintenance' : (fields.state ?? 'active');
   const ports = ImmutableMap(fields.ports);
+  checkPorts('createBackend: fields', ports);
   const forZones = ImmutableSet(fields.forZones);
   return backendOf({ address, ports, nodeName, zone, hostname, state, weight, forZones, cluster });
 }
@@ -199,6 +201,13 @@ export const SLICE: Check = shaped<EndpointSlice>(
     isObjectOrList(notReady),
 );
 
+const BACKENDS: Check = listOf(
+  shaped<Backend>(
+    'must be a result of createBackend',
+    ({ address, ports }) => typeof address === 'string' && isObjectOrList(ports),
+  ),
+);
+
 /** The input of {@link createEndpointSlice}. */
 export interface EndpointSliceFields {
   readonly service: ServiceID;
@@ -211,7 +220,9 @@ export interface EndpointSliceFields {
 /** Returns a slice. If several backends have the same address, the first ready one is used, or else the first. */
 export function createEndpointSlice(fields: EndpointSliceFields): EndpointSlice {
   checkArgument('createEndpointSlice: fields', fields, SLICE_FIELDS);
-  const { service, name = service.name, backends } = fields;
+  const { service, name = service.name } = fields;
+  const backends = [...fields.backends];
+  checkArgument('createEndpointSlice: fields.backends', backends, BACKENDS);
   return { service, name, ...backendsByReadiness(backends) };
 }
 

@@ -10,7 +10,7 @@ import {
   optional,
   shaped,
 } from '../base/arguments.ts';
-import type { PortProtocol } from '../net/port.ts';
+import { checkPorts, type PortProtocol } from '../net/port.ts';
 import { SERVICE_ID, type ServiceID } from './service-id.ts';
 
 /**
@@ -177,6 +177,7 @@ export function createService(fields: ServiceFields): Service {
 /** Returns the ports; the same object if it is an immutable map whose ports all have a node port. */
 function portsOf(fields: ServiceFields['ports']): ImmutableMap<string, ServicePort> {
   const ports = ImmutableMap(fields);
+  checkPorts('createService: fields', ports);
   // `map` alone costs more than the rest of `createService`.
   if (ports.every((port) => 'nodePort' in port)) return ports as ImmutableMap<string, ServicePort>;
   return ports.map((port) => ('nodePort' in port ? port : { ...port, nodePort: 0 }));

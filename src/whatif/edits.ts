@@ -1,15 +1,16 @@
+import { type Check, OBJECT, optional, TEXT } from '../base/arguments.ts';
 import { showValue } from '../base/show-value.ts';
 import type { Claim, PrefixDeleteOptions } from '../ipcache/types.ts';
 import { isSource, SOURCES, type Source } from '../model/source.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
-import type { EndpointSlice } from '../servicecache/backend.ts';
-import type { Service } from '../servicecache/service.ts';
+import { type EndpointSlice, SLICE } from '../servicecache/backend.ts';
+import { SERVICE, type Service } from '../servicecache/service.ts';
 
 /**
  * An assumed change:
  *
  * - `remove-cluster`: the remote cluster leaves the mesh
- * - `remove-node`: all claims on a node (`cluster/name`) are deleted
+ * - `remove-node`: all claims on a node (`cluster/name`) are deleted. Its pods and their backends stay
  * - `remove-source`: all claims of a source are deleted, or those of one owner, which is a cluster or a node. Services
  *   of remote clusters have the source `clustermesh`, those of the local cluster `k8s`
  * - `rank`: the source ranks directly above or below another
@@ -69,6 +70,16 @@ const EDITS: readonly unknown[] = [
   'slice',
 ] satisfies readonly Edit['edit'][];
 
+/** The checks of fields whose values have no list of allowed ones. */
+const FIELDS: Readonly<Record<string, Readonly<Record<string, Check>>>> = {
+  'remove-cluster': { cluster: TEXT },
+  'remove-node': { node: TEXT },
+  'remove-source': { owner: optional(TEXT) },
+  setting: { settings: OBJECT },
+  service: { service: SERVICE },
+  slice: { slice: SLICE },
+} satisfies Partial<Record<Edit['edit'], Readonly<Record<string, Check>>>>;
+
 const BOOLEANS: readonly unknown[] = [true, false];
 
 /** The values of each setting of the node manager. */
@@ -82,7 +93,7 @@ const SETTINGS: ReadonlyMap<string, readonly unknown[]> = new Map(
   } satisfies Record<keyof NodeConfiguration, readonly unknown[]>),
 );
 
-/** Throws {@link EditError} if an edit is of no known kind, or has an unknown source, place, setting or value. */
+/** Throws {@link EditError} if an edit is of no known kind, lacks a field, or has a wrong value in one. */
 export function checkEdits(edits: readonly Edit[]): void {
   for (const [index, edit] of edits.entries()) {
     const check = (field: string, value: unknown, isValid: boolean, expected: string): void => {
@@ -91,6 +102,12 @@ export function checkEdits(edits: readonly Edit[]): void {
       throw new EditError(`${field} ${shown} must be ${expected}`, { index, field, value: shown });
     };
     check('edit', edit.edit, EDITS.includes(edit.edit), `one of ${EDITS.join(', ')}`);
+    for (const [field, checkField] of Object.entries(FIELDS[edit.edit] ?? {})) {
+      const value: unknown = Reflect.get(edit, field);
+      const fault = checkField(value);
+      if (fault !== undefined)
+        throw new EditError(`${field}${fault}`, { index, field, value: showValue(value) });
+    }
     if (edit.edit === 'remove-source' || edit.edit === 'rank')
       check('source', edit.source, isSource(edit.source), 'a source');
     if (edit.edit === 'setting')

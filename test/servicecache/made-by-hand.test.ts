@@ -16,6 +16,21 @@ describe('values from own code', () => {
     );
   });
 
+  it('are refused with a text as protocol, or with something else than ports or backends (regression: accepted)', () => {
+    const refuse = (make: (fields: never) => unknown, fields: object, message: string): void =>
+      expect(() => Reflect.apply(make, undefined, [fields])).toThrow(message);
+    const ports = [['http', { port: 80, protocol: 'TCP' }]];
+    const fault = '"http" must have a port and the number of a protocol, such as 6 for TCP, not {"port":80,';
+    refuse(createService, { id, ports }, `createService: fields.ports ${fault}`);
+    refuse(createBackend, { address: '10.0.0.1', ports }, `createBackend: fields.ports ${fault}`);
+    refuse(createService, { id, ports: [['http', 5]] }, 'such as 6 for TCP, not 5');
+    refuse(
+      createEndpointSlice,
+      { service: id, backends: [{ address: '10.0.0.1' }] },
+      'fields.backends[0] must be a result of createBackend, not {"address":"10.0.0.1"}',
+    );
+  });
+
   it('may be native or immutable collections, with the same result', () => {
     const native = createService({
       id,

@@ -346,6 +346,22 @@ describe('an edit that names nothing', () => {
     [{ edit: 'setting', settings: { encryption: 'yes' } }, 'encryption'],
     [{ edit: 'setting', settings: { underlay: 'ipv5' } }, 'underlay'],
   ];
+  it.each<readonly [object, string]>([
+    [{ edit: 'remove-cluster' }, 'cluster must be a string, not undefined'],
+    [{ edit: 'remove-node', node: 5 }, 'node must be a string, not 5'],
+    [{ edit: 'remove-source', source: 'k8s', owner: 5 }, 'owner must be a string, not 5'],
+    [{ edit: 'setting' }, 'settings must be an object, not undefined'],
+    [{ edit: 'setting', settings: 5 }, 'settings must be an object, not 5'],
+    [{ edit: 'service', service: {} }, 'service must be a result of createService, not {}'],
+    [{ edit: 'slice' }, 'slice must be a result of createEndpointSlice, not undefined'],
+  ])(
+    'is refused without a field (regression: TypeError, no changes, or "undefined is the local cluster"): %o',
+    async (edit, message) => {
+      const asked = Reflect.apply(whatIf, undefined, [engines, [edit]]);
+      await expect(asked).rejects.toMatchObject({ name: 'EditError', index: 0, message });
+    },
+  );
+
   it.each(unknown)(
     'is refused if a word of it is unknown (regression: no changes): %o',
     async (edit, field) => {

@@ -6,6 +6,7 @@ import {
   objectWith,
   optional,
   optionsWith,
+  TEXT,
 } from '../../base/arguments.ts';
 import { messageOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
@@ -66,6 +67,7 @@ export class EtcdBackend extends KvstoreClient {
    * invalid.
    */
   static async open(path: string, options: OpenEtcdOptions = {}): Promise<EtcdBackend> {
+    checkArgument('EtcdBackend.open: path', path, TEXT);
     const loaded = await loadEtcdConfigFile(path);
     const backend = new EtcdBackend(loaded.config, options);
     void backend.#followFile(path, loaded, options);
