@@ -82,13 +82,13 @@ export async function contradictions(command: Command): Promise<readonly string[
   const names = new Set(command.options.map((option) => option.attributeName()));
   // A query of a running agent ignores sources, which the environment may name for the agent.
   const usesSources = command.getOptionValue('runsAgent') !== false;
-  const isDiskSet = command.getOptionValueSource('historyDisk') !== 'default';
+  const isSet = (attribute: string): boolean => command.getOptionValueSource(attribute) !== 'default';
   // The casts are valid, because a command with one option of a group has the whole group.
   const found: (string | undefined)[] = [];
   if (names.has('maxConnectedClusters') && usesSources) found.push(clusterIDContradiction(flags));
   if (names.has('load') && usesSources) found.push(contradiction(flags as MeshFlags));
   if (names.has('datapath')) found.push(datapathContradiction(flags));
-  if (names.has('stateDir')) found.push(stateContradiction(flags as StateFlags, isDiskSet));
+  if (names.has('stateDir')) found.push(stateContradiction(flags as StateFlags, isSet));
   if (names.has('deleteAllEndpoints')) found.push(await operatorContradiction(flags as OperatorFlags));
   if (names.has('listenToken')) found.push(...(await serveProblems(flags)));
   return found.filter((text) => text !== undefined);

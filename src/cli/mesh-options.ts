@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { SERVICE_V2, type ServiceV2 } from '../clustermesh/service-v2.ts';
+import { SERVICE_V2, type ServiceFormat } from '../clustermesh/service-v2.ts';
 import type { Logger } from '../process/log.ts';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../process/log-options.ts';
 import type { CommandIO } from './io.ts';
@@ -43,7 +43,7 @@ export interface ClusterFlags {
 /** Options of all commands with an agent, as parsed by commander. */
 export interface MeshFlags extends ClusterFlags, LogFlags, KubernetesFlags {
   readonly kvstore: KvstoreKind;
-  readonly serviceV2: ServiceV2;
+  readonly serviceV2: ServiceFormat;
   readonly failStatic: boolean;
   readonly load?: readonly string[];
   readonly manifests?: readonly string[];
@@ -83,7 +83,7 @@ const TIMER_LIMIT_MS: number = 2 ** 31;
 function parseTimeout(text: string): number {
   const ms = parseDuration(text);
   if (ms > 0 && ms < TIMER_LIMIT_MS) return ms;
-  throw new InvalidArgumentError('It must be from 1s to 24 days.');
+  throw new InvalidArgumentError('It must be from 1s to 596h.');
 }
 
 /** Returns the contradiction between the flags, if any. An option without effect is rejected, too (I12). */

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { errorCode, messageOf } from '../base/failure.ts';
+import { isoTime } from '../base/system-clock.ts';
 import { InputError } from '../process/input-error.ts';
 import { printableLines } from '../process/terminal.ts';
 import { version } from '../process/version.ts';
@@ -65,6 +66,14 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   return program;
 }
 
+/** Returns the message of a failure that is not a bug; undefined for a bug. */
+function failureText(error: unknown): string | undefined {
+  // Loading a command opens all its modules at the same time.
+  if (errorCode(error) === 'EMFILE')
+    return `${messageOf(error)}: raise the limit of open files (ulimit -n) to 1024`;
+  return error instanceof InputError ? error.message : undefined;
+}
+
 /**
  * Runs the command with the arguments `words` (without the name of the program) and resolves to its exit status. Errors
  * are written to stderr. Rejects only because of a bug.
@@ -82,17 +91,13 @@ export async function runCommand(words: readonly string[], io: CommandIO): Promi
     await program.parseAsync(words, { from: 'user' });
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-    // Loading a command opens all its modules at the same time.
-    if (errorCode(error) === 'EMFILE') {
-      io.stderr.write(`dpcache: ${messageOf(error)}: raise the limit of open files (ulimit -n) to 1024\n`);
-      return EXIT.failed;
-    }
-    if (!(error instanceof InputError)) throw error;
-    // A log collector that expects JSON cannot parse a line of text.
+    const message = failureText(error);
+    if (message === undefined) throw error;
+    // A log collector that expects JSON cannot parse a line of text. The logger is not loaded, because this opens files.
     if (command?.opts<Partial<LogFlags>>().logFormat === 'json')
-      (await import('../process/log.ts')).createLog('error', 'json', io.stderr).error(error.message);
+      io.stderr.write(`${JSON.stringify({ level: 'error', time: isoTime(Date.now()), msg: message })}\n`);
     // Escaped, because the message may quote files and servers.
-    else io.stderr.write(`dpcache: ${printableLines(error.message)}\n`);
+    else io.stderr.write(`dpcache: ${printableLines(message)}\n`);
     return EXIT.failed;
   }
   return status;

@@ -118,14 +118,15 @@ export function addStateOptions(command: Command): Command {
     .optionsGroup('Options:');
 }
 
-/** Returns the contradiction between the options of the state on disk, if any. `isDiskSet`: `--history-disk` is set. */
+/** Returns the contradiction between the options of the state on disk, if any. `isSet`: an option is not the default. */
 export function stateContradiction(
-  { stateDir, importCiliumState, historyMemory, historyDisk }: StateFlags,
-  isDiskSet: boolean,
+  { stateDir, importCiliumState, historyMemory, historyDisk, tape }: StateFlags,
+  isSet: (attribute: keyof StateFlags) => boolean,
 ): string | undefined {
+  if (tape === undefined && isSet('tapeSize')) return '--tape-size requires --tape <folder>';
   if (importCiliumState !== undefined && stateDir === undefined)
     return '--import-cilium-state requires --state-dir, because the imported state is stored there';
-  if (!isDiskSet || historyDisk === 0) return undefined;
+  if (!isSet('historyDisk') || historyDisk === 0) return undefined;
   if (stateDir === undefined)
     return '--history-disk requires --state-dir, because its files are stored there';
   return historyMemory === 0 ? '--history-disk requires --history-memory, which is off' : undefined;

@@ -516,3 +516,21 @@ it('a limit of open files too low for the modules of a command is reported with 
   expect(await runCommand(['completion', 'bash'], { ...io, env: {}, signal })).toBe(EXIT.failed);
   expect(stderr).toBe('dpcache: too many open files: raise the limit of open files (ulimit -n) to 1024\n');
 });
+
+it('with --log-format json, a failure to load a command is JSON, too (regression: a line of text)', async () => {
+  const failure = Object.assign(new Error('EMFILE: too many open files, open'), {
+    code: 'EMFILE',
+    syscall: 'open',
+  });
+  let stderr = '';
+  const stdout = {
+    write: (): never => {
+      throw failure;
+    },
+  };
+  const io = { stdout, stderr: { write: (text: string) => (stderr += text) }, stdin: nothing() };
+  const words = ['agent', '--once', '--follow-nothing', '--no-socket', '--log-format', 'json'];
+  const { signal } = new AbortController();
+  expect(await runCommand(words, { ...io, env: {}, signal })).toBe(EXIT.failed);
+  expect(JSON.parse(stderr)).toMatchObject({ level: 'error', msg: expect.stringContaining('ulimit -n') });
+});

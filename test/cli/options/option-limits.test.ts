@@ -35,7 +35,7 @@ const LIMITS: readonly Limit[] = [
     'at least 1MiB',
   ],
   [`${AGENT} --tape /t --tape-size`, '16MiB 16384KiB', '15MiB 16777215B off', 'at least 16MiB'],
-  [`${AGENT} --timeout`, '1s 596h31m23s 24h', '0 0s 596h31m24s', 'from 1s to 24 days'],
+  [`${AGENT} --timeout`, '1s 596h31m23s 24h', '0 0s 596h31m24s', 'from 1s to 596h'],
   [`${AGENT} --listen`, '0 65535 [::1]:1 localhost:1', '65536 -1 a:b 1.1.1.1:65536 123456', 'must be a port'],
   [
     `${AGENT} --listen 1 --listen-name`,
@@ -143,6 +143,7 @@ const CONTRADICTIONS: readonly (readonly [words: string, message: string])[] = [
   [`${AGENT} -o json`, '-o json requires --once'],
   [`${AGENT} --import-cilium-state /s`, '--import-cilium-state requires --state-dir'],
   [`${AGENT} --history-disk 1GiB`, '--history-disk requires --state-dir'],
+  [`${AGENT} --tape-size 16MiB`, '--tape-size requires --tape <folder>'],
   [`${AGENT} --history-disk 1GiB --state-dir /s --history-memory off`, 'requires --history-memory'],
   [`${AGENT} --k8s off --kubeconfig /k`, '--k8s off cannot be combined with --kubeconfig'],
   [`${AGENT} --k8s off --k8s-load /k`, '--k8s off cannot be combined with --kubeconfig'],
