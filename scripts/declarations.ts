@@ -66,8 +66,16 @@ function readDocumented(text: string): ReadonlyMap<string, readonly Documented[]
   return documented;
 }
 
+/** Replaces `(typeof LIST)[number]` with the union of the values of LIST, a list of literals in the same file. */
+function withUnions(source: string): string {
+  return source.replace(/\(typeof (\w+)\)\[number\]/g, (text, list) => {
+    const [, items] = new RegExp(`const ${list}: readonly \\[(.*)\\];`).exec(source) ?? [];
+    return items?.replaceAll(', ', ' | ').replaceAll('"', "'") ?? text;
+  });
+}
+
 function readDeclarations(file: string): DeclarationFile {
-  const source = readFileSync(file, 'utf8').replace(
+  const source = withUnions(readFileSync(file, 'utf8')).replace(
     /^ +(?:\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n +)?(?:(?:protected|private) .*|#private;)\n/gm,
     '',
   );

@@ -41,7 +41,7 @@ export { IdentityResolver } from './clustermesh/identity-resolver.ts';
 export type { LocalClusterOptions, LocalClusterStatus } from './clustermesh/local-cluster.ts';
 export { LocalCluster } from './clustermesh/local-cluster.ts';
 export type { KeyVersion, ResourceStatuses } from './clustermesh/resource-stores.ts';
-export type { ServiceV2 } from './clustermesh/service-v2.ts';
+export type { ServiceFormat } from './clustermesh/service-v2.ts';
 export type { SyncDeadline, SyncMembers, SyncProgress } from './clustermesh/sync-deadline.ts';
 export { waitForSync } from './clustermesh/sync-deadline.ts';
 export type {
@@ -179,9 +179,9 @@ export * from './servicecache.ts';
 export type {
   NodeDifference,
   PrefixDifference,
-  PrefixKind,
+  PrefixDifferenceKind,
   ServiceDifference,
-  ServiceKind,
+  ServiceDifferenceKind,
 } from './whatif/differences.ts';
 export type { Edit } from './whatif/edits.ts';
 export { EditError } from './whatif/edits.ts';

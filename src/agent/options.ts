@@ -1,5 +1,5 @@
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import type { ServiceV2 } from '../clustermesh/service-v2.ts';
+import type { ServiceFormat } from '../clustermesh/service-v2.ts';
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
@@ -59,7 +59,7 @@ export interface AgentOptions {
   /** See `ClusterMeshOptions`. */
   readonly serviceTTLMs?: number | undefined;
   /** The format of the services of remote clusters; default `auto`. */
-  readonly serviceV2?: ServiceV2 | undefined;
+  readonly serviceV2?: ServiceFormat | undefined;
   /**
    * If true, the local cluster's state is kept while the kvstore has lost the cluster's configuration. Default true.
    * See `LocalClusterOptions`.

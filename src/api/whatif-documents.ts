@@ -1,5 +1,5 @@
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
-import type { PrefixKind, ServiceKind } from '../whatif/differences.ts';
+import type { PrefixDifferenceKind, ServiceDifferenceKind } from '../whatif/differences.ts';
 import type { WhatIfAnswer, WhatIfSummary } from '../whatif/what-if.ts';
 import { type EntryDocument, entryDocument } from './documents.ts';
 import type { ReadModel } from './read-model.ts';
@@ -8,7 +8,7 @@ import type { ReadModel } from './read-model.ts';
 export type WhatIfLine =
   | {
       readonly type: 'prefix';
-      readonly kind: PrefixKind;
+      readonly kind: PrefixDifferenceKind;
       readonly prefix: string;
       readonly old?: EntryDocument | undefined;
       readonly new?: EntryDocument | undefined;
@@ -27,7 +27,7 @@ export type WhatIfLine =
     }
   | {
       readonly type: 'service';
-      readonly kind: ServiceKind;
+      readonly kind: ServiceDifferenceKind;
       readonly service: string;
       /** Numbers of backends before and after the edits, and of those that only existed before. */
       readonly before: number;

@@ -22,7 +22,7 @@ import { MESH_ENGINES, type MeshEngines } from './engines.ts';
 import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
 import type { KeyVersion } from './resource-stores.ts';
-import type { ServiceV2 } from './service-v2.ts';
+import type { ServiceFormat } from './service-v2.ts';
 
 /** Options of {@link ClusterMesh}. */
 export interface ClusterMeshOptions extends ClusterSetOptions, RuntimeOptions, MeshEngines, FollowingOptions {
@@ -40,7 +40,7 @@ export interface ClusterMeshOptions extends ClusterSetOptions, RuntimeOptions, M
    */
   readonly serviceTTLMs?: number | undefined;
   /** The format of the services to read. Default `auto`. */
-  readonly serviceV2?: ServiceV2 | undefined;
+  readonly serviceV2?: ServiceFormat | undefined;
   /**
    * If true, a cluster is followed only when its kvstore contains its configuration, which Cilium 1.13 and later write.
    * If false, a cluster that never had a configuration is followed, too, as one of an older version. With an empty

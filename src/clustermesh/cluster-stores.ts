@@ -37,7 +37,7 @@ import {
   ResourceStores,
   type StoreHooks,
 } from './resource-stores.ts';
-import type { ServiceV2 } from './service-v2.ts';
+import type { ServiceFormat } from './service-v2.ts';
 
 export interface ClusterStoresOptions extends StoreHooks {
   readonly cluster: string;
@@ -53,7 +53,7 @@ export interface ClusterStoresOptions extends StoreHooks {
   readonly valueLimits?: ValueLimits | undefined;
   readonly limits: (config: ClusterConfig | undefined) => ClusterLimits;
   /** Default `auto`. */
-  readonly serviceV2?: ServiceV2 | undefined;
+  readonly serviceV2?: ServiceFormat | undefined;
 }
 
 /**
@@ -61,7 +61,7 @@ export interface ClusterStoresOptions extends StoreHooks {
  * cluster.
  */
 export function serviceFormat(
-  setting: ServiceV2,
+  setting: ServiceFormat,
   mode: EndpointSlicesExportMode | undefined,
 ): ServiceResource | undefined {
   if (mode === undefined) return 'services';

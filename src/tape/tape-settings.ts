@@ -1,4 +1,4 @@
-import { SERVICE_V2, type ServiceV2 } from '../clustermesh/service-v2.ts';
+import { SERVICE_V2, type ServiceFormat } from '../clustermesh/service-v2.ts';
 import { checkMaxConnected } from '../kvstore/codec/cluster-config.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
@@ -12,7 +12,7 @@ export interface TapeSettings {
   readonly clusterID: number;
   readonly nodeName: string;
   readonly maxConnectedClusters: MaxConnectedClusters;
-  readonly serviceV2: ServiceV2;
+  readonly serviceV2: ServiceFormat;
   readonly network: NodeConfiguration;
   /** Undefined if Kubernetes is not followed. */
   readonly kubernetes?: TapedKubernetes | undefined;

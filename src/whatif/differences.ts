@@ -8,11 +8,11 @@ import { formatServiceID } from '../servicecache/service-id.ts';
  * The kind of a change of a prefix. `gone`: it has no entry any more. `changed`: it has another entry. `revealed`: the
  * CIDR that an endpoint IP shadowed becomes visible. `created`: it has a new entry.
  */
-export type PrefixKind = 'gone' | 'changed' | 'revealed' | 'created';
+export type PrefixDifferenceKind = 'gone' | 'changed' | 'revealed' | 'created';
 
 /** The change of a prefix, as listeners would receive it. */
 export interface PrefixDifference {
-  readonly kind: PrefixKind;
+  readonly kind: PrefixDifferenceKind;
   /** Canonical CIDR text. */
   readonly prefix: string;
   readonly old: CompleteClaim | undefined;
@@ -38,11 +38,11 @@ export interface NodeDifference {
  * The kind of a change of a service. `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it
  * would lose some of its backends. `created`: a new service. `changed`: any other change.
  */
-export type ServiceKind = 'gone' | 'empty' | 'fewer' | 'changed' | 'created';
+export type ServiceDifferenceKind = 'gone' | 'empty' | 'fewer' | 'changed' | 'created';
 
 /** The change of an announced service. */
 export interface ServiceDifference {
-  readonly kind: ServiceKind;
+  readonly kind: ServiceDifferenceKind;
   /** `namespace/name`. */
   readonly service: string;
   /** The event that listeners would receive. */

@@ -28,9 +28,9 @@ import {
   type NodeSizes,
   nodeDifference,
   type PrefixDifference,
-  type PrefixKind,
+  type PrefixDifferenceKind,
   type ServiceDifference,
-  type ServiceKind,
+  type ServiceDifferenceKind,
   serviceDifference,
   sizesOf,
 } from './differences.ts';
@@ -81,7 +81,7 @@ export interface EngineRevisions {
 
 /** The numbers of differences, and the revisions of the engines at the start and the end of the evaluation. */
 export interface WhatIfSummary {
-  readonly prefixes: Readonly<Record<PrefixKind, number>>;
+  readonly prefixes: Readonly<Record<PrefixDifferenceKind, number>>;
   readonly nodes: {
     readonly gone: number;
     readonly changed: number;
@@ -89,7 +89,7 @@ export interface WhatIfSummary {
     readonly addresses: number;
     readonly podCIDRs: number;
   };
-  readonly services: Readonly<Record<ServiceKind, number>>;
+  readonly services: Readonly<Record<ServiceDifferenceKind, number>>;
   /** Number of allocated identities of removed clusters, whose labels would be unknown. */
   readonly identities: { readonly unknown: number };
   /** True if a prefix or a service would be gone, or a service would have no backend left. */

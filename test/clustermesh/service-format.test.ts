@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { serviceFormat } from '../../src/clustermesh/cluster-stores.ts';
-import type { ServiceV2 } from '../../src/clustermesh/service-v2.ts';
+import type { ServiceFormat } from '../../src/clustermesh/service-v2.ts';
 import { clusterConfigKey, endpointSliceKey, serviceKey } from '../../src/kvstore/codec/keys.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
@@ -46,7 +46,7 @@ async function follow(server: MemoryServer): Promise<void> {
 }
 
 describe('the format in which the services of a cluster are read', () => {
-  it.each<[ServiceV2, string | undefined, string | undefined]>([
+  it.each<[ServiceFormat, string | undefined, string | undefined]>([
     ['auto', undefined, 'services'],
     ['auto', BOTH, 'services'],
     ['auto', ONLY, 'endpointslices'],

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { ClusterMesh } from '../../../src/clustermesh/cluster-mesh.ts';
-import type { ServiceV2 } from '../../../src/clustermesh/service-v2.ts';
+import type { ServiceFormat } from '../../../src/clustermesh/service-v2.ts';
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import {
   clusterConfigKey,
@@ -32,7 +32,7 @@ const backends: EtcdBackend[] = [];
 let local: EtcdProcess;
 let mesh: KvstoreMesh;
 let copy: EtcdBackend;
-const agents = new Map<ServiceV2, Agent>();
+const agents = new Map<ServiceFormat, Agent>();
 
 function connect(url: string): EtcdBackend {
   const backend = new EtcdBackend({ endpoints: [url] });
@@ -104,7 +104,7 @@ afterAll(async () => {
 });
 
 /** Waits until the agents have these backends of `s0`, and are synced with all clusters. */
-async function expectBackends(expected: Readonly<Record<ServiceV2, readonly string[]>>): Promise<void> {
+async function expectBackends(expected: Readonly<Record<ServiceFormat, readonly string[]>>): Promise<void> {
   const found = (): Readonly<Record<string, readonly string[]>> =>
     Object.fromEntries(
       [...agents].map(([setting, { services }]) => [
