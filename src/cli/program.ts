@@ -93,7 +93,7 @@ export async function runCommand(words: readonly string[], io: CommandIO): Promi
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     const message = failureText(error);
     if (message === undefined) throw error;
-    // A log collector that expects JSON cannot parse a line of text. The logger is not loaded, because this opens files.
+    // A log collector cannot parse a line of text. The logger is not loaded, because this opens files.
     if (command?.opts<Partial<LogFlags>>().logFormat === 'json')
       io.stderr.write(`${JSON.stringify({ level: 'error', time: isoTime(Date.now()), msg: message })}\n`);
     // Escaped, because the message may quote files and servers.

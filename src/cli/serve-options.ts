@@ -118,7 +118,7 @@ export function addStateOptions(command: Command): Command {
     .optionsGroup('Options:');
 }
 
-/** Returns the contradiction between the options of the state on disk, if any. `isSet`: an option is not the default. */
+/** Returns the contradiction between the options of the files of an agent, if any. `isSet`: one is not the default. */
 export function stateContradiction(
   { stateDir, importCiliumState, historyMemory, historyDisk, tape }: StateFlags,
   isSet: (attribute: keyof StateFlags) => boolean,
