@@ -1,4 +1,4 @@
-import { type Check, checkArgument, shaped } from '../base/arguments.ts';
+import { type Check, checkArgument, isObjectOrList, matching } from '../base/arguments.ts';
 
 /** Names of the IP protocols of ports and policies, with their IANA numbers. `ANY` is 0. */
 export const PROTOCOL_NUMBERS = { ANY: 0, ICMP: 1, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 } as const;
@@ -32,15 +32,20 @@ export interface PortProtocol {
   readonly protocol: number;
 }
 
-const PORT_PROTOCOL: Check = shaped<PortProtocol>(
+function isPortProtocol(value: unknown): value is PortProtocol {
+  return isObjectOrList(value) && typeof value['port'] === 'number' && typeof value['protocol'] === 'number';
+}
+
+const PORT_PROTOCOL: Check = matching(
   'must have a port and the number of a protocol, such as 6 for TCP',
-  ({ port, protocol }) => typeof port === 'number' && typeof protocol === 'number',
+  isPortProtocol,
 );
 
 /** Throws a `UsageError` if a value is no {@link PortProtocol}. `fields`: the name of the object with the ports. */
 export function checkPorts(fields: string, ports: Iterable<readonly [string, unknown]>): void {
+  // The name of the argument costs more than the check.
   for (const [name, port] of ports)
-    checkArgument(`${fields}.ports ${JSON.stringify(name)}`, port, PORT_PROTOCOL);
+    if (!isPortProtocol(port)) checkArgument(`${fields}.ports ${JSON.stringify(name)}`, port, PORT_PROTOCOL);
 }
 
 /** Ports by name: a `Map`, or an immutable one. */
