@@ -33,6 +33,9 @@ export function elapsedSince({ monotonic, wall }: ClockReading, clock: Clock): n
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5000 };
+// A TTL of the server counts at most as this multiple of the requested one, so that the first keepalive after a wrong
+// answer is not later than the requested TTL.
+const MAX_TTL_FACTOR = 3;
 // Fraction of the TTL after which an exclusive lease counts as lost. The margin allows for clocks of different speed.
 const EXCLUSIVE_FRACTION = 0.9;
 // Minimum number of checks during a TTL. An exclusive lease is checked every 4 % of its TTL (the lease of a lock, 25 s,
@@ -120,11 +123,11 @@ export class HeldLease {
 
   /** Makes a keepalive call, which returns the TTL. Rejects if the call rejects. */
   async renew(call: () => Promise<number>): Promise<void> {
-    const { clock, random } = this.#terms;
+    const { clock, random, ttlSeconds } = this.#terms;
     const requestedAt = clockReading(clock);
     this.#isRenewing = true;
     try {
-      this.#ttlSeconds = await call();
+      this.#ttlSeconds = Math.min(await call(), MAX_TTL_FACTOR * ttlSeconds);
       this.#requestedAt = requestedAt;
       this.#failures = 0;
     } catch (error) {

@@ -88,6 +88,14 @@ describe('a held lease', () => {
     expect(lease.isExpired).toBe(true);
   });
 
+  it('is renewed within the requested TTL after an answer with a huge one (regression: never again)', async () => {
+    const { clock, lease } = world(100);
+    await lease.renew(() => Promise.resolve(2 ** 63));
+    expect(lease.dueIn).toBe(100_000);
+    clock.advance(300_000);
+    expect(lease.isExpired).toBe(true);
+  });
+
   it('is requested again after half a second on average, then after twice as long, at most five seconds', async () => {
     const { clock, lease } = world(100);
     clock.advance(40_000);
