@@ -245,6 +245,11 @@ function listener(
   });
   return async (incoming, outgoing) => {
     if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse)) return;
+    if (incoming.socket.destroyed) {
+      // Node.js parses the rest of a chunk, and creates an error with a stack for each request that is not destroyed.
+      incoming.destroy();
+      return;
+    }
     trackAnswer(incoming, outgoing);
     // Unread answers accumulate in memory. Close the connection, because a pipelined request cannot be answered before
     // the earlier ones.

@@ -725,6 +725,19 @@ describe('TCP', () => {
     expect((await fetch(`${server.url}/healthz`)).status).toBe(200);
   });
 
+  it('creates no error for each request after the connection was closed (regression: 2,000 requests took 50 ms)', async () => {
+    const server = await serveHTTP();
+    const requests: IncomingMessage[] = [];
+    server.on('request', (request) => requests.push(request));
+    const { port } = Object(server.address());
+    const socket = connect(port, '127.0.0.1');
+    socket.on('error', () => {}).write('GET /v1/monitor HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(500));
+    await once(socket.resume(), 'close');
+    await settle();
+    expect(requests.length).toBeGreaterThan(17);
+    expect(requests.filter(({ errored }) => errored !== null).length).toBeLessThanOrEqual(17);
+  });
+
   it('disconnects a client that sends requests and never reads (regression: it stayed connected forever)', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 }, unreadMs: 50 });
     const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
