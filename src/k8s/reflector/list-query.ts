@@ -12,6 +12,9 @@ const PAGE_SIZE = 500;
 /** Maximum size of an object. An API server stores at most 3 MB. */
 export const MAX_OBJECT_BYTES: number = 16 * 1024 * 1024;
 
+/** Maximum number of consecutive pages without a new object. */
+const MAX_REPEATED_PAGES = 100;
+
 type Query = Readonly<Record<string, string | undefined>>;
 
 /** Returns the path of a kind with its selectors and a query. */
@@ -98,4 +101,14 @@ export function readListShell(
   if (token !== undefined && token === requestedToken)
     throw new ApiError('garbled', `the list repeats its continue token ${cutText(requestedToken, 100)}`);
   return { version, token: typeof token === 'string' && token !== '' ? token : undefined };
+}
+
+/**
+ * Returns the number of consecutive pages without a new object, including this page. Throws an {@link ApiError} after
+ * {@link MAX_REPEATED_PAGES}, because the list may never end.
+ */
+export function countRepeatedPages(before: number, hasNewObject: boolean): number {
+  const repeated = hasNewObject ? 0 : before + 1;
+  if (repeated <= MAX_REPEATED_PAGES) return repeated;
+  throw new ApiError('garbled', `the list has no new object in ${repeated} pages`);
 }

@@ -22,6 +22,7 @@ import { FieldTree } from './field-tree.ts';
 import { isKubernetesObject, type Kept, KnownObjects } from './known-objects.ts';
 import { LineScanner } from './line-scanner.ts';
 import {
+  countRepeatedPages,
   lastPutPath,
   listPath,
   MAX_OBJECT_BYTES,
@@ -60,8 +61,6 @@ const WATCH_SECONDS = { min: 300, max: 600 };
 const TIMEOUT_MARGIN_MS = 30_000;
 /** Maximum time without data during a list. A list of 50,000 objects from etcd may take 20 s to start. */
 const LIST_SILENCE_MS = 60_000;
-/** Maximum number of consecutive pages without a new object; a list that continues after them may never end. */
-const MAX_REPEATED_PAGES = 100;
 /** Maximum time from the request of a watch to its response. */
 const OPENING_MS = 30_000;
 /**
@@ -321,9 +320,7 @@ export class Reflector implements FollowedResource {
     for (let repeated = 0; token !== undefined; ) {
       const { listed } = this.#known;
       ({ version, token } = await this.#page(from, token));
-      repeated = this.#known.listed > listed ? 0 : repeated + 1;
-      if (repeated > MAX_REPEATED_PAGES)
-        throw new ApiError('garbled', `the list has no new object in ${repeated} pages`);
+      repeated = countRepeatedPages(repeated, this.#known.listed > listed);
     }
     return version;
   }

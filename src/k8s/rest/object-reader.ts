@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { parseJson } from '../../net/fields.ts';
 import { isKubernetesObject } from '../reflector/known-objects.ts';
-import { listPath, MAX_OBJECT_BYTES, readListShell } from '../reflector/list-query.ts';
+import { countRepeatedPages, listPath, MAX_OBJECT_BYTES, readListShell } from '../reflector/list-query.ts';
 import { ListScanner } from '../reflector/list-scanner.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
 import { ApiError, asApiError } from './api-error.ts';
@@ -70,15 +70,20 @@ export class ApiObjectReader implements ObjectReader {
     signal: AbortSignal,
     pageSize?: number,
   ): AsyncGenerator<readonly KubernetesObject[], void, void> {
+    const uids = new Set<string>();
     let token: string | undefined;
-    do {
+    for (let repeated = 0; ; ) {
       const path = listPath(kind, 'pages', '', token, pageSize);
       const read = (body: AsyncIterable<Uint8Array>): Promise<ObjectPage> =>
         readObjectPage(kind, token, body);
       const page = await this.#read('list', kind, path, read, signal);
       yield page.objects;
+      if (page.token === undefined) return;
+      const { size } = uids;
+      for (const { metadata } of page.objects) uids.add(metadata.uid);
+      repeated = countRepeatedPages(repeated, uids.size > size);
       token = page.token;
-    } while (token !== undefined);
+    }
   }
 
   async #read<T>(

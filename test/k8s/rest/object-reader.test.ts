@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { expect, it } from 'vitest';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
@@ -59,6 +60,26 @@ it('a list that repeats its continue token is an error (regression: it never end
   await expect(pages.next()).rejects.toMatchObject({
     code: 'garbled',
     message: 'the list repeats its continue token next',
+  });
+});
+
+it('a list of which 101 pages have no new object is an error (regression: ever new tokens were followed for ever)', async () => {
+  let page = 0;
+  const transport: ApiTransport = {
+    send: () => {
+      const uid = Math.min(50, page++); // 51 pages with a new object
+      const items = `[{"metadata":{"name":"web","uid":"${uid}","resourceVersion":"2"}}]`;
+      const list = `{"metadata":{"resourceVersion":"7","continue":"${page}"},"items":${items}}`;
+      return Promise.resolve({ status: 200, retryAfterMs: 0, body: Readable.from([bytesOfText(list)]) });
+    },
+    reset: () => {},
+    close: () => Promise.resolve(),
+  };
+  const pages = new ApiObjectReader(transport, new ManualClock()).list(CONFIG_MAPS, signal);
+  for (let i = 0; i < 51 + 101; i++) expect((await pages.next()).done).toBe(false);
+  await expect(pages.next()).rejects.toMatchObject({
+    code: 'garbled',
+    message: 'the list has no new object in 101 pages',
   });
 });
 
