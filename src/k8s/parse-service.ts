@@ -1,4 +1,5 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import { HEADLESS_LABEL } from '../model/cluster-endpoint-slice.ts';
 import { parseLabelSelector } from '../model/label-selector.ts';
 import { NODE_LABEL } from '../servicecache/exposure.ts';
 import type {
@@ -10,7 +11,6 @@ import type {
 } from '../servicecache/service.ts';
 import { createService } from '../servicecache/service.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
-import { HEADLESS } from './feed/kinds.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readNamedPort, readNodePort, textOfPorts } from './ports.ts';
 import { SharedValues } from './shared-values.ts';
@@ -74,7 +74,7 @@ function readClusterIPs(
 ): Pick<Service, 'addressing' | 'clusterIPs'> {
   const listed = spec.list('clusterIPs');
   const first = spec.string('clusterIP') || listed.string(0) || '';
-  if (first.toLowerCase() === 'none' || labels.has(HEADLESS))
+  if (first.toLowerCase() === 'none' || labels.has(HEADLESS_LABEL))
     return { addressing: 'headless', clusterIPs: List() };
   if (first === '') return { addressing: 'unassigned', clusterIPs: List() };
   if (listed.size > 0) return { addressing: 'assigned', clusterIPs: List(readAddresses(listed)) };

@@ -1,6 +1,6 @@
 import { List } from 'immutable';
+import { HEADLESS_LABEL } from '../model/cluster-endpoint-slice.ts';
 import { createService, type Service } from '../servicecache/service.ts';
-import { HEADLESS } from './feed/kinds.ts';
 import {
   FieldGroup,
   objectScanner,
@@ -67,7 +67,7 @@ export function serviceScanner(shared: SharedValues<Service['ports']>): ObjectSc
     },
     value: (id) => {
       const common = settings.value();
-      if (clusterIP === '' || labels.has(HEADLESS) || common === undefined) return undefined;
+      if (clusterIP === '' || labels.has(HEADLESS_LABEL) || common === undefined) return undefined;
       return createService({
         ...common,
         id,

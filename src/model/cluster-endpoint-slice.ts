@@ -8,6 +8,8 @@ export const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
 
 /** The label of a slice that names its service. */
 export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
+/** The label of headless services and their slices, which kube-proxy ignores. */
+export const HEADLESS_LABEL = 'service.kubernetes.io/headless';
 
 /** The full name of an endpoint slice in a mesh. */
 export interface ClusterEndpointSliceKey {

@@ -1,7 +1,6 @@
+import { HEADLESS_LABEL } from '../../model/cluster-endpoint-slice.ts';
 import type { ResourceKind } from '../resource.ts';
 
-/** The label of headless services and their slices, which kube-proxy ignores. */
-export const HEADLESS = 'service.kubernetes.io/headless';
 /** The label of services for another proxy than kube-proxy. */
 const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
 /** Excludes the slices that Cilium's mesh controller creates for backends of other clusters. */
@@ -25,7 +24,7 @@ function cilium(plural: string, version = 'v2'): ResourceKind {
 
 function serviceLabels({ proxyName, headless = false }: ServiceSelection): string {
   const proxy = proxyName === undefined ? `!${PROXY_NAME}` : `${PROXY_NAME}=${proxyName}`;
-  return headless ? proxy : `!${HEADLESS},${proxy}`;
+  return headless ? proxy : `!${HEADLESS_LABEL},${proxy}`;
 }
 
 /** Returns the kind of the services to follow. */
@@ -37,7 +36,7 @@ export function services(selection: ServiceSelection): ResourceKind {
  * Returns the kinds of the endpoints of services, in order of preference. The first served one is used (KUBERNETES 13).
  */
 export function serviceEndpoints(selection: ServiceSelection): readonly ResourceKind[] {
-  const labelSelector = selection.headless === true ? NO_MESH_SLICES : `!${HEADLESS},${NO_MESH_SLICES}`;
+  const labelSelector = selection.headless === true ? NO_MESH_SLICES : `!${HEADLESS_LABEL},${NO_MESH_SLICES}`;
   const slices = { group: 'discovery.k8s.io', plural: 'endpointslices', labelSelector };
   return [
     { ...slices, version: 'v1' },

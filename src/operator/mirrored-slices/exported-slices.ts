@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
-import { HEADLESS } from '../../k8s/feed/kinds.ts';
 import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import { type ObjectFields, readID } from '../../k8s/parse-object.ts';
 import type { KubernetesObject, ResourceEvent, ResourceKind } from '../../k8s/resource.ts';
-import { SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
+import { HEADLESS_LABEL, SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, items } from '../collect/field.ts';
 import { objectKey } from '../collect/observed-kind.ts';
@@ -275,7 +274,7 @@ export class ExportedSlices implements SliceSource {
         [MANAGED_BY]: MCS_CONTROLLER,
         [SOURCE_CLUSTER]: this.#options.clusterName,
         ...(local.length > MAX_LABEL_LENGTH ? {} : { [LOCAL_SLICE]: local }),
-        ...(field(derived, 'spec', 'clusterIP') === 'None' ? { [HEADLESS]: '' } : {}),
+        ...(field(derived, 'spec', 'clusterIP') === 'None' ? { [HEADLESS_LABEL]: '' } : {}),
       },
       // Cilium 1.21 deletes a copy with neither the label nor the annotation.
       annotations: { [LOCAL_SLICE]: local },

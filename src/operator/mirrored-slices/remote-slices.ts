@@ -1,11 +1,11 @@
 import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
 import type { ServiceSink } from '../../clustermesh/engines.ts';
-import { HEADLESS, services } from '../../k8s/feed/kinds.ts';
+import { services } from '../../k8s/feed/kinds.ts';
 import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import { type ObjectFields, readID } from '../../k8s/parse-object.ts';
 import { readFlags } from '../../k8s/parse-service.ts';
 import type { ClusterEndpointSlice } from '../../model/cluster-endpoint-slice.ts';
-import { SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
+import { HEADLESS_LABEL, SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
 import type { ClusterService } from '../../model/cluster-service.ts';
 import type { RemoteSliceID } from '../../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID, serviceOfSlice } from '../../servicecache/service-id.ts';
@@ -70,7 +70,7 @@ function readSelected(fields: ObjectFields): SelectedService | undefined {
     annotations.get(FAMILIES_ANNOTATION)?.split(',') ??
     spec.list('ipFamilies').items((list, index) => list.string(index));
   const labels = metadata.strings('labels');
-  labels.delete(HEADLESS);
+  labels.delete(HEADLESS_LABEL);
   return { ...id, uid: metadata.string('uid') ?? '', isHeadless, labels, families };
 }
 
@@ -145,7 +145,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
         [SERVICE_NAME_LABEL]: name,
         [MANAGED_BY]: MESH_CONTROLLER,
         [SOURCE_CLUSTER]: part.cluster,
-        ...(isHeadless ? { [HEADLESS]: '' } : {}),
+        ...(isHeadless ? { [HEADLESS_LABEL]: '' } : {}),
       },
       owner: { name, uid },
       content: part.content,
