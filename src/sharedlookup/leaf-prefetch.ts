@@ -57,12 +57,8 @@ export class LeafPrefetch {
       if (part === 'slot') continue;
       read ^= words[leaf + LEAF.stamp] ?? 0;
       if (part === 'header') continue;
-      const end = leaf + capacity * (strides[at] ?? 0);
-      for (let line = leaf; line < end; line += 4 * LINE_WORDS)
-        read ^=
-          (words[line + LINE_WORDS] ?? 0) ^
-          (words[line + 2 * LINE_WORDS] ?? 0) ^
-          (words[line + 3 * LINE_WORDS] ?? 0);
+      const end = leaf + LEAF.slots + capacity * (strides[at] ?? 0);
+      for (let line = leaf + LINE_WORDS; line < end; line += LINE_WORDS) read ^= words[line] ?? 0;
     }
     this.#read ^= read;
   }
