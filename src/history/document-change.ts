@@ -19,10 +19,11 @@ function addressOf(backend: unknown): unknown {
 }
 
 /**
- * A service or a node. Each call of {@link UndoneDocument.undo} undoes one change; changes must be passed newest first.
- * The first change of backends copies them into a map. The cost of other changes does not depend on their number.
+ * A service or a node before its last changes. Each call of {@link EarlierDocument.undo} undoes one change; changes
+ * must be passed newest first. The first change of backends copies them into a map. The cost of other changes does not
+ * depend on their number.
  */
-export class UndoneDocument {
+export class EarlierDocument {
   #fields: PastFields | undefined;
   /** The backends by address. Undefined until a change of backends is undone; until then, `#fields` has them. */
   #backends: Map<unknown, unknown> | undefined;

@@ -1,4 +1,4 @@
-import { type DocumentChange, type PastFields, UndoneDocument } from '../document-change.ts';
+import { type DocumentChange, EarlierDocument, type PastFields } from '../document-change.ts';
 import { isLostBetween } from '../lives.ts';
 import { isLaterThan, type PointInLife } from '../point-in-time.ts';
 import { changeAt } from '../records.ts';
@@ -37,7 +37,7 @@ export async function documentIn(
   const isLater = isLaterThan(point);
   const later: DatedChange[] = [];
   const earlier: DatedChange[] = [];
-  const undone = new UndoneDocument(current);
+  const undone = new EarlierDocument(current);
   let since: number | undefined;
   let until: number | undefined;
   for await (const places of reading.placesOf(life, kind, key)) {
@@ -85,7 +85,7 @@ function provenDocument(
   const start = earlier[nearestEarlier];
   if (start !== undefined) {
     // A change with its sides exchanged is redone by undoing it.
-    const redone = new UndoneDocument(start.change.after);
+    const redone = new EarlierDocument(start.change.after);
     for (const { change } of earlier.slice(0, nearestEarlier).reverse())
       redone.undo({ before: change.after, after: change.before });
     return { document: redone.document, ms: start.ms };
@@ -98,7 +98,7 @@ function provenDocument(
 
 /** Undoes changes, newest first. Returns the document before them. */
 function undoAll(document: PastFields | undefined, changes: readonly DatedChange[]): PastFields | undefined {
-  const undone = new UndoneDocument(document);
+  const undone = new EarlierDocument(document);
   for (const { change } of changes) undone.undo(change);
   return undone.document;
 }
