@@ -13,7 +13,7 @@ import { addressParameter, labelParameter, prefixParameter } from './route-parts
 const MAX_HOST_BITS = 12;
 
 /** The checked parameters that select prefixes. */
-export interface FilterValues {
+export type FilterValues = {
   readonly prefix?: string | undefined;
   readonly within?: string | undefined;
   readonly identity?: number | undefined;
@@ -22,7 +22,7 @@ export interface FilterValues {
   readonly cluster?: string | undefined;
   readonly pod?: string | undefined;
   readonly node?: string | undefined;
-}
+};
 
 /** Parsed filters of prefixes. */
 export interface IPFilters {

@@ -10,6 +10,7 @@ import {
   entryDocument,
   explanationDocument,
 } from '../documents.ts';
+import { pastExplanation } from '../history-documents.ts';
 import { invalidParameter } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { ENTRY, EXPLANATION } from '../schemas/engine-schemas.ts';
@@ -19,7 +20,7 @@ import { answerJSON } from './answer.ts';
 import { matching, parseFilters } from './ip-filters.ts';
 import { MAX_SORTED, ORDERS, selectSorted } from './ip-order.ts';
 import { type ListPage, ListPages } from './list-pages.ts';
-import { pastEntry, pastExplained, pastLists, prefixMoment, unknownProblem } from './past-entries.ts';
+import { effectiveMoment, pastEntry, pastLists, prefixMoment, unknownProblem } from './past-entries.ts';
 import {
   AT,
   answers,
@@ -205,24 +206,22 @@ function addListRoutes(app: ApiApp, context: RouteContext): void {
 /** Adds the routes of single IPs and CIDRs. */
 function addKeyRoutes(app: ApiApp, { model, clock, gate }: RouteContext): void {
   const { ipcache } = model;
-  const pastOf = (key: string, at: string) => prefixMoment(model, clock, key, at);
+  const pastOf = async (key: string, at: string, requested: string) =>
+    effectiveMoment(requested, at, await prefixMoment(model, clock, key, at));
   app.openapi(LOOKUP, async (c) => {
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
     if (at !== undefined)
-      return answerJSON(c, pastEntry(model, { key: ip, at }, await pastOf(endpointParameter('ip', ip), at)));
+      return answerJSON(c, pastEntry(await pastOf(endpointParameter('ip', ip), at, ip), model));
     const entry = ipcache.lookup(endpointParameter('ip', ip));
-    if (entry === undefined) throw unknownProblem('ip', ip);
+    if (entry === undefined) throw unknownProblem(ip);
     return answerJSON(c, entryDocument(entry, model));
   });
   app.openapi(EXPLAIN_IP, async (c) => {
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
     if (at !== undefined)
-      return answerJSON(
-        c,
-        pastExplained(model, { key: ip, at }, await pastOf(endpointParameter('ip', ip), at)),
-      );
+      return answerJSON(c, pastExplanation(await pastOf(endpointParameter('ip', ip), at, ip), model));
     const address = endpointParameter('ip', ip);
     const roles: AddressRoleDocument[] = [];
     await runWhileConnected(c, gate, addressRoles(model, address, roles));
@@ -232,8 +231,7 @@ function addKeyRoutes(app: ApiApp, { model, clock, gate }: RouteContext): void {
     const { ip, length } = c.req.valid('param');
     const cidr = prefixParameter('ip', `${ip}/${length}`).toString();
     const { at } = c.req.valid('query');
-    if (at !== undefined)
-      return answerJSON(c, pastExplained(model, { key: cidr, at }, await pastOf(cidr, at)));
+    if (at !== undefined) return answerJSON(c, pastExplanation(await pastOf(cidr, at, cidr), model));
     return answerJSON(c, explainKey(model, cidr, ipcache.lookupByPrefix(cidr)));
   });
 }
@@ -254,7 +252,7 @@ function explainIP(
 function explainKey(model: ReadModel, requested: string, entry: KeyedEntry | undefined): ExplanationDocument {
   const explanation = entry && model.ipcache.explain(entry.key);
   const document = explanation && explanationDocument(explanation, model);
-  if (document === undefined) throw unknownProblem('ip', requested);
+  if (document === undefined) throw unknownProblem(requested);
   const kernel = model.datapath?.kernelEntry(document.prefix);
   return kernel === undefined ? document : { ...document, kernel };
 }

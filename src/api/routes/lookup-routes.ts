@@ -8,7 +8,7 @@ import { type EntryDocument, entryDocument } from '../documents.ts';
 import { historyOf, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import { ENTRY } from '../schemas/engine-schemas.ts';
-import { pastEntry } from './past-entries.ts';
+import { effectiveMoment, pastEntry } from './past-entries.ts';
 import { answers, checkConnected, listOf, runWhileConnected } from './route-parts.ts';
 
 /** Maximum number of IPs of one lookup request. */
@@ -117,7 +117,7 @@ class Lookup {
   #addPast(index: number, ip: string, address: string, at: string): void {
     const { model, clock } = this.#context;
     const add = (moment: PrefixMoment | undefined): void => {
-      this.#entries[index] = pastEntry(model, { key: ip, at }, moment);
+      this.#entries[index] = pastEntry(effectiveMoment(ip, at, moment), model);
     };
     this.#addProblemOf(index, ip, () => {
       const history = historyOf(model);

@@ -6,14 +6,13 @@ import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';
 import { prefixOfKey } from '../../net/prefix.ts';
 import type { ApiContext, ApiEnv } from '../api-context.ts';
-import { type EntryDocument, type ExplanationDocument, entryDocument } from '../documents.ts';
+import { type EntryDocument, entryDocument } from '../documents.ts';
 import {
   historyOf,
   notFoundProblem,
   notListedProblem,
   notRetainedProblem,
   pastDocument,
-  pastExplanation,
   whenParameter,
 } from '../history-documents.ts';
 import type { PastDocument } from '../past-document.ts';
@@ -48,45 +47,27 @@ export function prefixMoment(
 }
 
 /** Returns the problem of an unknown IP or CIDR. */
-export function unknownProblem(field: string, value: string): ProblemError {
-  return new ProblemError('not-found', `No entry for ${value}.`, { field, value });
+export function unknownProblem(ip: string): ProblemError {
+  return new ProblemError('not-found', `No entry for ${ip}.`, { field: 'ip', value: ip });
 }
 
-/** The IP or CIDR and the moment of a request, as texts. */
-interface PastRequest {
-  readonly key: string;
-  readonly at: string;
-}
+/** A moment with an effective claim. */
+type EffectiveMoment = PrefixMoment & { readonly effective: PastClaim };
 
-/** Returns the moment. Throws `ProblemError` if it is not retained or has no claims. */
-function retainedMoment(
-  { key, at }: PastRequest,
-  moment: PrefixMoment | undefined,
-): PrefixMoment & { readonly effective: PastClaim } {
-  if (moment === undefined) throw unknownProblem('ip', key);
+/**
+ * Returns the moment of a request for an IP or CIDR. Throws `ProblemError` if it is not retained or has no claims.
+ */
+export function effectiveMoment(key: string, at: string, moment: PrefixMoment | undefined): EffectiveMoment {
+  if (moment === undefined) throw unknownProblem(key);
   const { reason, retained, effective } = moment;
   if (reason === 'not-retained') throw notRetainedProblem(at, retained);
   if (effective === undefined) throw notFoundProblem('ip', key, moment);
   return { ...moment, effective };
 }
 
-/** Returns the claims of a moment. Throws `ProblemError` if it is not retained or has no claims. */
-export function pastExplained(
-  model: ReadModel,
-  requested: PastRequest,
-  moment: PrefixMoment | undefined,
-): ExplanationDocument {
-  return pastExplanation(retainedMoment(requested, moment), model);
-}
-
-/** Returns the entry of a moment. Throws `ProblemError` if it is not retained or has no claims. */
-export function pastEntry(
-  model: ReadModel,
-  requested: PastRequest,
-  moment: PrefixMoment | undefined,
-): EntryDocument {
-  const past = retainedMoment(requested, moment);
-  return { ...entryDocument({ ...past.effective, shadowed: false }, model), past: pastDocument(past) };
+/** Returns the entry of a moment. */
+export function pastEntry(moment: EffectiveMoment, model: ReadModel): EntryDocument {
+  return { ...entryDocument({ ...moment.effective, shadowed: false }, model), past: pastDocument(moment) };
 }
 
 /**
@@ -116,7 +97,7 @@ export function pastLists(
         { field: 'at', value: at },
       );
     // A unique name, so that no two of these lists share a cursor.
-    const name = listName(instance, `ipcache ${++count}`, snapshot.revision, { limit: 0, ...query });
+    const name = listName(instance, `ipcache ${++count}`, snapshot.revision, query);
     const past = pastDocument({ ...changed, effectiveSince: undefined, effectiveUntil: undefined });
     const items = pastEntries(model, { snapshot, changed, filters, past });
     // The changes count as the view, because no other list shares them, and they use more memory than the snapshot.

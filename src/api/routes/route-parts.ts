@@ -264,7 +264,7 @@ async function inTurn<T>(gate: TurnGate, weight: number, read: () => T): Promise
 }
 
 /** Returns the name of a list: a hash of the run of the agent, the kind and version of the list, and the filters. */
-export function listName(instance: string, list: string, version: number, query: PageQuery): string {
+export function listName(instance: string, list: string, version: number, query: Partial<PageQuery>): string {
   const { limit: _, continue: _token, ...filters } = query;
   return hash('sha1', JSON.stringify([instance, list, version, filters]), 'base64url').slice(0, 16);
 }
