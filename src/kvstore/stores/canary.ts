@@ -12,8 +12,8 @@ export interface CanaryOptions {
 }
 
 /**
- * The canary of a prefix: the key that tells readers that the prefix is complete. It is *true* while it exists and the
- * kvstore has all keys that were wanted before its write. It is *false* if it may exist while keys are missing.
+ * The canary of a prefix: the key that tells readers that the prefix is complete. It is *valid* while it exists and
+ * the kvstore has all keys that were wanted before its write. It is *stale* if it may exist while keys are missing.
  */
 export class Canary {
   readonly #options: CanaryOptions;
@@ -21,14 +21,14 @@ export class Canary {
   #write: AbortController | undefined;
   #delete: Promise<void> | undefined;
   #mayExist = false;
-  #isTrue = false;
+  #isValid = false;
 
   constructor(options: CanaryOptions) {
     this.#options = options;
   }
 
-  get isTrue(): boolean {
-    return this.#isTrue;
+  get isValid(): boolean {
+    return this.#isValid;
   }
 
   get mayExist(): boolean {
@@ -36,20 +36,20 @@ export class Canary {
   }
 
   /** True if the canary may exist although keys are missing, and is not being written. */
-  get isFalse(): boolean {
-    return this.#mayExist && !this.#isTrue && this.#write === undefined;
+  get isStale(): boolean {
+    return this.#mayExist && !this.#isValid && this.#write === undefined;
   }
 
   abortWrite(): void {
     this.#write?.abort();
   }
 
-  /** Records that keys are missing. Returns true if the canary was true. */
+  /** Records that keys are missing. Returns true if the canary was valid. */
   retract(): boolean {
     this.abortWrite();
-    const wasTrue = this.#isTrue;
-    this.#isTrue = false;
-    return wasTrue;
+    const wasValid = this.#isValid;
+    this.#isValid = false;
+    return wasValid;
   }
 
   /** Records that the canary was deleted with its lease. Call {@link retract} afterwards. */
@@ -59,12 +59,12 @@ export class Canary {
 
   /** Records that another client has deleted the canary. */
   recordDelete(): void {
-    this.#isTrue = false;
+    this.#isValid = false;
     this.#mayExist = false;
   }
 
-  /** Deletes the canary. Call this before every write while the canary is false. Concurrent calls share one delete. */
-  deleteFalse(signal: AbortSignal): Promise<void> {
+  /** Deletes the canary. Call this before every write while the canary is stale. Concurrent calls share one delete. */
+  deleteStale(signal: AbortSignal): Promise<void> {
     this.#delete ??= this.#deleteOnce(signal).finally(() => {
       this.#delete = undefined;
     });
@@ -79,11 +79,11 @@ export class Canary {
 
   /**
    * Writes the canary, then calls `completeWaits` if no key was lost during the write. If `completeWaits` returns true,
-   * the canary is true. If the prefix has no canary, or if the canary is true, only calls `completeWaits`.
+   * the canary is valid. If the prefix has no canary, or if the canary is valid, only calls `completeWaits`.
    */
   async write(signal: AbortSignal, completeWaits: () => boolean): Promise<void> {
     const { backend, clock, key, leased } = this.#options;
-    if (key === undefined || this.#isTrue) {
+    if (key === undefined || this.#isValid) {
       completeWaits();
       return;
     }
@@ -99,6 +99,6 @@ export class Canary {
     } finally {
       this.#write = undefined;
     }
-    if (!write.signal.aborted && completeWaits()) this.#isTrue = true;
+    if (!write.signal.aborted && completeWaits()) this.#isValid = true;
   }
 }

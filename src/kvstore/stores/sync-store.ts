@@ -153,7 +153,7 @@ const ECHO_MS = 10_000;
  * backoff if this is repeated. Writes are fenced: an abandoned write does not take effect after a later write.
  *
  * The canary is written when all keys that were wanted before it have landed. If keys are lost, the canary is
- * *false*: it is deleted before they are put again, and written again after them.
+ * *stale*: it is deleted before they are put again, and written again after them.
  *
  * Not promised: an order between keys; a write of every value; the lease of this session, if another client puts the
  * same bytes under another lease (the key is put back when that lease ends). Nothing is written before `run`. When
@@ -228,7 +228,7 @@ export class SyncStore {
       random,
       concurrency,
       attempt: async (jobs, signal) => {
-        if (this.#canary.isFalse) await this.#canary.deleteFalse(signal);
+        if (this.#canary.isStale) await this.#canary.deleteStale(signal);
         const lease = this.#keys.leaseOf(jobs[0]);
         if (lease !== undefined) await this.#adoption.adopt(lease, signal);
         else if (jobs[0] === CANARY) await this.#writeCanary(signal);
@@ -253,7 +253,7 @@ export class SyncStore {
       failures,
       lastFailure,
       isFailing,
-      canaryWritten: this.#canary.isTrue,
+      canaryWritten: this.#canary.isValid,
     };
   }
 
@@ -395,7 +395,7 @@ export class SyncStore {
   receiveCanaryEvent({ type, key }: WatchEvent): void {
     if (key !== this.#options.canary) return;
     if (type !== 'delete') this.#contested.cancel(CANARY);
-    else if (this.#canary.isTrue) this.#contested.recordDelete(CANARY);
+    else if (this.#canary.isValid) this.#contested.recordDelete(CANARY);
   }
 
   /** Resolves when the watch of the prefix has delivered all keys that existed when it began. */
@@ -584,9 +584,9 @@ export class SyncStore {
     this.#keys.delete(row);
   }
 
-  /** Queues the canary if it would be true now, or if it exists and is false. */
+  /** Queues the canary if it would be valid now, or if it is stale. */
   #offerCanary(): void {
-    if (this.#canary.isFalse || this.#canaryWaits.due().length > 0) this.#queue.add(CANARY);
+    if (this.#canary.isStale || this.#canaryWaits.due().length > 0) this.#queue.add(CANARY);
   }
 
   async #writeCanary(signal: AbortSignal): Promise<void> {
@@ -672,7 +672,7 @@ export class SyncStore {
   /** Puts a key or the canary again because another client has changed it. */
   #putBack(job: Job): void {
     const isCanary = job === CANARY;
-    if (isCanary ? !this.#canary.isTrue : !this.#keys.is(job, WANTED)) return;
+    if (isCanary ? !this.#canary.isValid : !this.#keys.is(job, WANTED)) return;
     this.#putBacks++;
     if (!isCanary) {
       this.#keys.set(job, DIFFERENT);

@@ -63,7 +63,7 @@ export class WriteWaits<N> {
     if (this.#waits.has(wait)) this.#laterCount--;
   }
 
-  /** Returns the waiters that require no further names. A canary written now would be true for them. */
+  /** Returns the waiters that require no further names. A canary written now would be valid for them. */
   due(): readonly WriteWait[] {
     if (this.#waits.size === 0) return NONE;
     const due: WriteWait[] = [];

@@ -99,17 +99,17 @@ export class Cursor {
    * Confirms a listed key. If the key is new or differs from the known version, queues it. Throws {@link DivergedError}
    * if all writes up to the key's revision are known, but not this one.
    *
-   * @param isCovered true if the key is in the covered range
+   * @param part the part of the range with the key
    * @param listed receives the row of a key that is confirmed
    */
-  applyListed(kv: KeyValue, isCovered: boolean, listed?: ListedRows): void {
+  applyListed(kv: KeyValue, part: 'covered' | 'unlisted', listed?: ListedRows): void {
     const row = this.knownKeys.find(kv);
     if (this.knownKeys.confirm(row, kv)) {
       listed?.add(row);
       return;
     }
     const { modRevision } = kv;
-    if (modRevision >= (isCovered ? this.#nextRevision : this.#unconfirmedNext)) {
+    if (modRevision >= (part === 'covered' ? this.#nextRevision : this.#unconfirmedNext)) {
       this.knownKeys.put(row, kv);
       return;
     }

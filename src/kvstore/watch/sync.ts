@@ -178,13 +178,13 @@ class Sync {
       proven === cursor.nextRevision - 1 && this.#areLatestProven && comparison === 'count';
     const delta = await this.#readDelta(proven);
     if (delta === undefined) return false;
-    await this.#compare(delta.kvs, true);
+    await this.#compare(delta.kvs, 'covered');
     if (isCountEnough && delta.count === knownKeys.confirmed) return true;
     const listed = new ListedRows();
     const keysOnly = comparison !== 'values';
     for await (const { kvs } of this.#pages(covered, { keysOnly })) {
       if (keysOnly) await this.#compareRevisions(kvs, listed);
-      else await this.#compare(kvs, true, listed);
+      else await this.#compare(kvs, 'covered', listed);
     }
     await inSlices(knownKeys.dropMissing(listed, this.#revision), this.#options);
     return true;
@@ -208,7 +208,7 @@ class Sync {
     const cursor = this.#cursor;
     if (cursor.isEmpty) this.#options.onListing();
     for await (const { kvs, end } of this.#pages(cursor.unlisted)) {
-      await this.#compare(kvs, false);
+      await this.#compare(kvs, 'unlisted');
       cursor.cover(end, this.#revision);
     }
     await inSlices(cursor.knownKeys.dropUnconfirmed(this.#revision), this.#options);
@@ -229,9 +229,9 @@ class Sync {
   }
 
   /** Compares read keys with the known ones, never far ahead of the reader. Adds confirmed keys to `listed`. */
-  async #compare(kvs: readonly KeyValue[], isCovered: boolean, listed?: ListedRows): Promise<void> {
+  async #compare(kvs: readonly KeyValue[], part: 'covered' | 'unlisted', listed?: ListedRows): Promise<void> {
     for await (const slice of this.#slices(kvs))
-      for (const kv of slice) this.#cursor.applyListed(kv, isCovered, listed);
+      for (const kv of slice) this.#cursor.applyListed(kv, part, listed);
   }
 
   /** Admits the keys of a page in slices, and yields after each. */

@@ -24,7 +24,7 @@ function listed(
   const queue = new EventQueue(WATCH_LIMITS);
   const cursor = new Cursor('p/', queue);
   cursor.check(header(revision));
-  for (const each of kvs) cursor.applyListed(each, false);
+  for (const each of kvs) cursor.applyListed(each, 'unlisted');
   cursor.cover(cursor.range.end, revision);
   queue.take();
   return { cursor, queue };
@@ -41,7 +41,7 @@ it.each(['q/a', 'p', '', 'px'])(
       code: 'internal',
       message: `the server sent "${key}", which does not begin with p/`,
     });
-    expect(() => cursor.applyListed(kv(key, 30), true)).toThrow(error);
+    expect(() => cursor.applyListed(kv(key, 30), 'covered')).toThrow(error);
     expect(() => cursor.receive([kv(key, 30)])).toThrow(error);
     expect(() => cursor.receive([{ key, value: undefined, modRevision: 30 }])).toThrow(error);
     expect([queue.take(), cursor.knownKeys.size]).toEqual([[], 0]);
@@ -91,7 +91,7 @@ describe('a header of another history', () => {
 describe('the anchors of a cursor', () => {
   it('include a key once if several lists contain it', () => {
     const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 9), kv('p/c', 9));
-    for (const each of [kv('p/b', 9), kv('p/c', 9)]) cursor.applyListed(each, true);
+    for (const each of [kv('p/b', 9), kv('p/c', 9)]) cursor.applyListed(each, 'covered');
     expect(cursor.knownKeys.anchors.newestFirst.map(({ key }) => key)).toEqual(['p/c', 'p/b', 'p/a']);
   });
 });
@@ -99,25 +99,25 @@ describe('the anchors of a cursor', () => {
 describe('a key in a list that contradicts the followed history', () => {
   it('is detected: it was last written before the cursor, with another revision or value', () => {
     const { cursor, queue } = listed(20, kv('p/a', 5), kv('p/b', 9));
-    cursor.applyListed(kv('p/a', 5), true);
+    cursor.applyListed(kv('p/a', 5), 'covered');
     for (const wrong of [kv('p/a', 6), kv('p/a', 20), kv('p/b', 5), kv('p/c', 20)]) {
-      expect(() => cursor.applyListed(wrong, true)).toThrow(
+      expect(() => cursor.applyListed(wrong, 'covered')).toThrow(
         expect.objectContaining({ code: 'future-revision' }),
       );
     }
-    cursor.applyListed(kv('p/a', 21), true);
+    cursor.applyListed(kv('p/a', 21), 'covered');
     expect(told(queue)).toEqual(['modify p/a 21']);
   });
 
   it('is compared with the known keys of its part of the prefix during another list', () => {
     const { cursor } = listed(20, kv('p/a', 5), kv('p/x', 9));
     cursor.beginListing();
-    cursor.applyListed(kv('p/a', 5), false);
+    cursor.applyListed(kv('p/a', 5), 'unlisted');
     cursor.cover('p/m', 30);
     expect([cursor.knownBefore('p/a'), cursor.knownBefore('p/x')]).toEqual([31, 21]);
-    expect(() => cursor.applyListed(kv('p/b', 25), true)).toThrow();
-    expect(() => cursor.applyListed(kv('p/y', 15), false)).toThrow();
-    cursor.applyListed(kv('p/y', 25), false); // written after the known revision
+    expect(() => cursor.applyListed(kv('p/b', 25), 'covered')).toThrow();
+    expect(() => cursor.applyListed(kv('p/y', 15), 'unlisted')).toThrow();
+    cursor.applyListed(kv('p/y', 25), 'unlisted'); // written after the known revision
     expect([cursor.covered, cursor.unlisted]).toEqual([
       { start: 'p/', end: 'p/m' },
       { start: 'p/m', end: 'p0' },
