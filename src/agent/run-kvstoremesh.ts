@@ -205,7 +205,13 @@ class KvstoreMeshProcess implements ServedProcess {
           throw unreadable('--clustermesh-config', path, cause);
         });
         const standby = deferred();
-        const writer = new SoleWriter({ backend: this.#etcd, clock, random, onStandby: standby.resolve });
+        const writer = new SoleWriter({
+          backend: this.#etcd,
+          clock,
+          random,
+          onStandby: standby.resolve,
+          onProblem: (problem) => log.warn(problem),
+        });
         this.#writer = writer;
         const begun = deferred();
         this.#tasks

@@ -11,6 +11,8 @@ export interface SoleWriterOptions extends Runtime {
   readonly backend: KvstoreBackend;
   /** Called when another process holds the awaited lock. */
   readonly onStandby?: (() => void) | undefined;
+  /** Receives a message if the kvstore does not answer the release of the lock in time. */
+  readonly onProblem?: ((problem: string) => void) | undefined;
 }
 
 /** Time between two reads of the lock's holder while waiting for the lock. */
@@ -20,7 +22,7 @@ const POLL_MS = 2000;
  * 6 s, and a holder that has lost the lock is replaced within 5 s.
  */
 const EQUAL_READS = 4;
-/** Maximum time to wait for the release of the lock at the end. */
+/** Maximum time to wait for the release of a lock. */
 const RELEASE_MS = 2000;
 
 /**
@@ -76,7 +78,7 @@ export class SoleWriter {
         using endedOrLost = new EitherSignal(signal, lock.lost);
         await fired(endedOrLost.signal);
         if (signal.aborted) break;
-        await lock.release(); // the next `lock()` of this process waits until this lock is released
+        await this.#release(lock);
         const taken = new AbortController();
         using endedOrTaken = new EitherSignal(signal, taken.signal);
         lock = await this.#acquire(endedOrTaken.signal, () => taken.abort());
@@ -90,13 +92,19 @@ export class SoleWriter {
     }
   }
 
-  /** Waits at most {@link RELEASE_MS}. If the kvstore does not answer, closing its client revokes the lock's lease. */
+  /**
+   * Waits at most {@link RELEASE_MS}. If the kvstore does not answer, the release continues: the next `lock()` of this
+   * process waits for it, and closing the client revokes the lock's lease.
+   */
   async #release(lock: KvstoreLock): Promise<void> {
+    const { clock, onProblem } = this.#options;
     const released = new AbortController();
     await Promise.race([
       lock.release().finally(() => released.abort()),
-      sleep(this.#options.clock, RELEASE_MS, released.signal),
+      sleep(clock, RELEASE_MS, released.signal),
     ]);
+    if (!released.signal.aborted)
+      onProblem?.(`the kvstore did not answer the release of the lock ${lock.key} within ${RELEASE_MS} ms`);
   }
 
   /** Returns the lock, or `undefined` if the signal has fired or there is no permission to write the lock. */

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { interruptible } from '../../../src/base/supervisor.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { KVSTOREMESH_LOCK } from '../../../src/kvstore/codec/keys.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
@@ -151,3 +152,36 @@ it.each(['the start of copying throws', 'the process ends while it acquires the 
     await backend.close();
   },
 );
+
+it('one whose lost lock is not released within 2 s reports it, and ends when another has the lock (regression: it waited without a limit)', async () => {
+  await one.end();
+  await two.end();
+  const backend = new FaultyMemoryBackend({ server, clock });
+  const lost = new AbortController();
+  const never = new Promise<never>(() => {});
+  const key = `${KVSTOREMESH_LOCK}/1`;
+  vi.spyOn(backend, 'lock')
+    .mockImplementation((_path, { signal = new AbortController().signal } = {}) =>
+      interruptible(() => never, signal),
+    )
+    .mockResolvedValueOnce({ key, revision: 1, lost: lost.signal, release: () => never });
+  const problems: string[] = [];
+  const onProblem = (problem: string): number => problems.push(problem);
+  const writer = new SoleWriter({ backend, clock, random: () => 0.5, onProblem });
+  let outcome: string | undefined;
+  void writer
+    .run(async () => {}, new AbortController().signal)
+    .then((end) => {
+      outcome = end;
+    });
+  await settle(4);
+  two = new Process(server, clock);
+  await settle(4);
+  lost.abort();
+  await advance(clock, 1500);
+  expect(problems).toEqual([]);
+  await advance(clock, 60_000);
+  expect(problems).toEqual([`the kvstore did not answer the release of the lock ${key} within 2000 ms`]);
+  expect(outcome).toBe('taken');
+  await backend.close();
+});
