@@ -190,22 +190,22 @@ export class MirrorStores extends ResourceStores {
    */
   override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { signal } = request;
-    let emptied: Promise<void> | undefined;
+    let skipped: Promise<void> | undefined;
     const onListed = (listed: CopiedResource): void => {
       const canaryWritten = this.#mirrors.get(listed)?.markListed();
       if (isServiceResource(listed) && canaryWritten !== undefined)
-        emptied = settledOrAborted(canaryWritten, signal).then(() => this.#emptySkipped(signal));
+        skipped = settledOrAborted(canaryWritten, signal).then(() => this.#markSkippedEmpty(signal));
       request.onListed(listed);
     };
     const end = await super.follow(resource, { ...request, onListed });
-    await emptied;
+    await skipped;
     return end;
   }
 
-  async #emptySkipped(signal: AbortSignal): Promise<void> {
+  async #markSkippedEmpty(signal: AbortSignal): Promise<void> {
     for (const resource of this.skipped) {
       if (signal.aborted) return;
-      await this.#mirrors.get(resource)?.empty(signal);
+      await this.#mirrors.get(resource)?.markEmpty(signal);
     }
   }
 
@@ -220,13 +220,13 @@ export class MirrorStores extends ResourceStores {
     const { clock, drainMs = DRAIN_MS } = this.#options;
     using either = new EitherSignal(signal, this.#closing.signal);
     await settledOrAborted(this.#inherited, either.signal);
-    await this.#withdrawConfig(either.signal);
+    await this.#deleteConfig(either.signal);
     if (this.#isLeaving) await sleep(clock, drainMs, either.signal);
     await this.#clear(either.signal);
     if (this.#isLeaving && !either.signal.aborted) await this.close();
   }
 
-  async #withdrawConfig(signal: AbortSignal): Promise<void> {
+  async #deleteConfig(signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     this.#config.delete(this.#options.cluster);
     await settledOrAborted(this.#config.markSynced(), signal);
@@ -236,7 +236,7 @@ export class MirrorStores extends ResourceStores {
 
   /** Deletes the copy. Retries until it has succeeded or the signal fires. */
   async #clear(signal: AbortSignal): Promise<void> {
-    await this.#withdrawConfig(signal);
+    await this.#deleteConfig(signal);
     if (signal.aborted) return;
     await this.#stopWriting();
     await this.#clearMirrors([...this.#mirrors.values()], signal);

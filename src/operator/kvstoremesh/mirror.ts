@@ -123,10 +123,10 @@ export class Mirror {
   }
 
   /**
-   * Deletes all keys and then writes the canary, because the cluster does not export the resource. The resource must
-   * not be followed.
+   * Deletes all keys, but not the canary, and then writes the canary, because the cluster does not export the resource.
+   * The resource must not be followed.
    */
-  async empty(signal: AbortSignal): Promise<void> {
+  async markEmpty(signal: AbortSignal): Promise<void> {
     if (await this.store.drain(signal)) this.#guard.call(() => this.markListed());
   }
 
@@ -163,8 +163,8 @@ export class Mirror {
   }
 
   /**
-   * Deletes all keys, the canary first. The mirror must be neither followed nor running; it may be used again
-   * afterwards. Rejects if the local kvstore fails; call it again to delete the remaining keys.
+   * Deletes the canary and all keys. The mirror must be neither followed nor running; it may be used again afterwards.
+   * Rejects if the local kvstore fails; call it again to delete the remaining keys.
    */
   async clear(signal: AbortSignal): Promise<void> {
     const { local } = this.#options;
