@@ -27,9 +27,9 @@ export function clockText(time: string | number | Date): string {
 }
 
 /** Returns the time of day, with the date if it is not today. */
-export function timeText(time: string | number | Date, now: number = agentNow()): string {
+export function timeText(time: string | number | Date): string {
   const date = new Date(time);
-  return date.toDateString() === new Date(now).toDateString()
+  return date.toDateString() === new Date(agentNow()).toDateString()
     ? clockText(date)
     : `${DAY.format(date)}, ${clockText(date)}`;
 }

@@ -18,13 +18,9 @@ export class NoAnswerError extends AgentError {
  * Returns a function that sends requests to an agent. A request fails with {@link NoAnswerError} if its answer is not
  * complete after 30 s, and is aborted when `signal` fires.
  */
-export function askInTime(
-  target: string | ApiOrigin,
-  signal: AbortSignal,
-  timeout: () => AbortSignal = () => AbortSignal.timeout(ANSWER_MS),
-): Ask {
+export function askInTime(target: string | ApiOrigin, signal: AbortSignal): Ask {
   return async (path, body) => {
-    const deadline = timeout();
+    const deadline = AbortSignal.timeout(ANSWER_MS);
     using either = new EitherSignal(signal, deadline);
     try {
       return await new ApiClient(target, either.signal).ask(path, body);

@@ -100,10 +100,8 @@ export async function examineSysdump(path: string, options: ExamineOptions = {})
  * Yields the Kubernetes objects of a sysdump with their API version and kind, for an agent that serves them. Throws
  * {@link ArchiveError}. Broken files are omitted.
  */
-export async function* sysdumpObjects(
-  path: string,
-  limits: ArchiveLimits = DEFAULT_LIMITS,
-): AsyncGenerator<Manifest, void, void> {
+export async function* sysdumpObjects(path: string): AsyncGenerator<Manifest, void, void> {
+  const limits = DEFAULT_LIMITS;
   const archive = await openArchive(path, limits);
   try {
     const onBroken = (): void => {};

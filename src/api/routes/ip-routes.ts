@@ -211,9 +211,8 @@ function addKeyRoutes(app: ApiApp, { model, clock, gate }: RouteContext): void {
   app.openapi(LOOKUP, async (c) => {
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
-    if (at !== undefined)
-      return answerJSON(c, pastEntry(await pastOf(endpointParameter('ip', ip), at, ip), model));
-    const entry = ipcache.lookup(endpointParameter('ip', ip));
+    if (at !== undefined) return answerJSON(c, pastEntry(await pastOf(endpointParameter(ip), at, ip), model));
+    const entry = ipcache.lookup(endpointParameter(ip));
     if (entry === undefined) throw unknownProblem(ip);
     return answerJSON(c, entryDocument(entry, model));
   });
@@ -221,8 +220,8 @@ function addKeyRoutes(app: ApiApp, { model, clock, gate }: RouteContext): void {
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
     if (at !== undefined)
-      return answerJSON(c, pastExplanation(await pastOf(endpointParameter('ip', ip), at, ip), model));
-    const address = endpointParameter('ip', ip);
+      return answerJSON(c, pastExplanation(await pastOf(endpointParameter(ip), at, ip), model));
+    const address = endpointParameter(ip);
     const roles: AddressRoleDocument[] = [];
     await runWhileConnected(c, gate, addressRoles(model, address, roles));
     return answerJSON(c, explainIP(model, ip, address, roles));

@@ -209,11 +209,11 @@ export function prefixParameter(field: string, text: string): Prefix {
 }
 
 /**
- * Parses the IP of a parameter. It may have an address space (`10.0.0.1@5`). Returns the canonical form. Throws
+ * Parses the parameter `ip`. It may have an address space (`10.0.0.1@5`). Returns the canonical form. Throws
  * `ProblemError` if it is invalid.
  */
-export function endpointParameter(field: string, text: string): string {
-  return canonicalEndpoint(text) ?? addressParameter(field, text);
+export function endpointParameter(text: string): string {
+  return canonicalEndpoint(text) ?? addressParameter('ip', text);
 }
 
 /**

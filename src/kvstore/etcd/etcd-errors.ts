@@ -62,14 +62,14 @@ const EMPTY_NOTE = /\.? Resolution note: $/;
  *
  * @param host the endpoint without its scheme
  */
-export function etcdError(thrown: unknown, host?: string): KvstoreError {
+export function etcdError(thrown: unknown, host: string): KvstoreError {
   if (thrown instanceof KvstoreError) return thrown;
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));
   const grpcStatus = 'code' in error && typeof error.code === 'number' ? error.code : undefined;
   const byStatus = grpcStatus === undefined ? undefined : CODE_BY_STATUS.get(grpcStatus);
   const text = grpcStatus === undefined ? error.message : error.message.replace(EMPTY_NOTE, '');
   const code = codeOfMessage(text) ?? byStatus ?? 'internal';
-  const originalText = host === undefined ? text : `${serverAt(host)}: ${text.replace(ETCD_PREFIX, '')}`;
+  const originalText = `${serverAt(host)}: ${text.replace(ETCD_PREFIX, '')}`;
   return new KvstoreError(code, plainMessage(text, grpcStatus, code, host) ?? originalText, { cause: error });
 }
 
@@ -101,7 +101,7 @@ function plainMessage(
   text: string,
   grpcStatus: number | undefined,
   code: KvstoreErrorCode,
-  host: string | undefined,
+  host: string,
 ): string | undefined {
   const server = serverAt(host);
   if (text.includes('invalid user ID or password'))
@@ -121,6 +121,6 @@ function noAnswer(server: string): string {
   return `no answer from ${server} in time; check the network and the load of etcd`;
 }
 
-function serverAt(host: string | undefined): string {
-  return host === undefined ? 'etcd' : `etcd at ${host}`;
+function serverAt(host: string): string {
+  return `etcd at ${host}`;
 }

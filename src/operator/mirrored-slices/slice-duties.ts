@@ -8,14 +8,11 @@ import { fencedWriter, type WriteContext } from '../elect/fenced-writer.ts';
 import { ExportedSlices, type ExportedSlicesOptions, MCS_CONTROLLER } from './exported-slices.ts';
 import { MESH_CONTROLLER, RemoteSlices, type RemoteSlicesOptions } from './remote-slices.ts';
 import { ENDPOINT_SLICES, FIELD_MANAGER, MANAGED_BY } from './slice-content.ts';
-import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
+import { knownSlice, type SliceSource, SliceWriter, type SliceWriterOptions } from './slice-writer.ts';
 
-export interface SliceDutyContext extends DutyContext {
+/** `writer` is an {@link objectWriter}, shared by all duties that write objects of remote clusters. */
+export interface SliceDutyContext extends DutyContext, Pick<SliceWriterOptions, 'writer' | 'batchMs'> {
   readonly kubernetes: ResourceSource;
-  /** An {@link objectWriter}, shared by all duties that write objects of remote clusters. */
-  readonly writer: ObjectWriter;
-  /** Time to gather changes. Default 500 ms. */
-  readonly batchMs?: number | undefined;
   readonly onReject: (rejection: Rejection) => void;
 }
 

@@ -58,7 +58,7 @@ export interface NetlinkSocketOptions {
 export class NetlinkSocket implements Disposable {
   readonly #kernel: Kernel;
   readonly #fd: number;
-  readonly #to: Uint8Array = socketAddress(0);
+  readonly #to: Uint8Array = socketAddress();
   readonly #writer = new MessageWriter();
   /** The sequence number of the last request: 32 bits. */
   #sequence: number;
@@ -184,7 +184,7 @@ export class NetlinkSocket implements Disposable {
       // Without the privilege, as in a user namespace, the system setting limits the size.
       set(SOL_SOCKET, SO_RCVBUF, RECEIVE_BYTES);
     }
-    this.#kernel.bind(this.#fd, socketAddress(0));
+    this.#kernel.bind(this.#fd, socketAddress());
     for (const group of groups) set(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group);
   }
 
@@ -275,11 +275,10 @@ function lostAnswer(operation: string): SyscallError {
   return new SyscallError(operation, ENOBUFS, 'the kernel dropped the answer');
 }
 
-/** `struct sockaddr_nl`: family, padding, port, groups. */
-function socketAddress(port: number): Uint8Array {
+/** `struct sockaddr_nl`: family, padding, port, groups. Port 0 is the kernel; for `bind`, any free port. */
+function socketAddress(): Uint8Array {
   const bytes = new Uint8Array(ADDRESS_BYTES);
   viewOf(bytes).setUint16(0, AF.netlink, true);
-  viewOf(bytes).setUint32(4, port, true);
   return bytes;
 }
 

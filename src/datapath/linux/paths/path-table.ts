@@ -36,7 +36,7 @@ import {
   TUNNEL,
 } from './path-item.ts';
 import { type LenientRequest, RouteLedger } from './route-ledger.ts';
-import { deviceItem, isOurLink, linkNamed, setDevice } from './tunnel-device.ts';
+import { deviceItem, isOurLink, namedTunnel, setDevice } from './tunnel-device.ts';
 import { readFilter, setFilter } from './tunnel-filter.ts';
 
 const { EEXIST, ENODEV } = constants.errno;
@@ -369,7 +369,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #applyDevice(item: PathItem | undefined): void {
     const previous = this.#device();
     setDevice(this.#socket, item?.kind === 'device' ? item : undefined);
-    const after = linkNamed(this.#socket, TUNNEL_DEVICE);
+    const after = namedTunnel(this.#socket);
     if (previous !== undefined && previous.index !== after?.index) {
       this.#links.delete(previous.index);
       this.#forgetInterface(previous.index, true);

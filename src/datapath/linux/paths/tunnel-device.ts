@@ -29,10 +29,10 @@ function defectOf({ name, up, arp }: Pick<Link, 'name' | 'up' | 'arp'>): string 
   return arp ? 'arp on' : undefined;
 }
 
-/** Returns the interface with this name; undefined if there is none. */
-export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Link | undefined {
+/** Returns the interface with the name of the tunnel, also a foreign one; undefined if there is none. */
+export function namedTunnel(socket: Pick<NetlinkSocket, 'ask'>): Link | undefined {
   try {
-    return socket.ask(linkRequest({ name }), readLink);
+    return socket.ask(linkRequest({ name: TUNNEL_DEVICE }), readLink);
   } catch (error) {
     if (error instanceof SyscallError && error.code === 'ENODEV') return undefined;
     throw error;
@@ -45,7 +45,7 @@ export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Lin
  * interface is not changed.
  */
 export function setDevice(socket: LinkSocket, item: DeviceItem | undefined): void {
-  const named = linkNamed(socket, TUNNEL_DEVICE);
+  const named = namedTunnel(socket);
   const isForeign = named !== undefined && !isOurLink(named);
   if (isForeign && item !== undefined)
     throw new SyscallError(`add ${TUNNEL_DEVICE}`, EEXIST, `a foreign interface ${TUNNEL_DEVICE} exists`);

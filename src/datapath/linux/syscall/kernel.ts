@@ -16,17 +16,12 @@ const VALUE_AT = 8;
 
 /**
  * The system calls of the datapath, over byte buffers, synchronous. Throws {@link SyscallError} if the kernel refuses.
- * One instance per process is enough. Each call reuses its memory.
+ * One instance per process is enough. Each call reuses its memory. The constructor throws `NoSyscallsError` if system
+ * calls are not available.
  */
 export class Kernel implements Disposable {
-  readonly native: Native;
-  readonly #buffer: Arena;
-
-  /** Throws `NoSyscallsError` if system calls are not available. */
-  constructor(native: Native = new Native()) {
-    this.native = native;
-    this.#buffer = native.alloc(BUFFER_BYTES);
-  }
+  readonly native: Native = new Native();
+  readonly #buffer: Arena = this.native.alloc(BUFFER_BYTES);
 
   /** Like {@link Native.call}, but throws on failure. */
   call(name: SyscallName, ...args: readonly number[]): number {
