@@ -48,6 +48,17 @@ export function errorCode(thrown: unknown): unknown {
 }
 
 /**
+ * Returns the problem in an error of the YAML parser and its position. Omits the parts of the text that the message
+ * contains, because they may be secrets.
+ */
+export function yamlProblem(thrown: unknown): string {
+  const [line = ''] = messageOf(thrown).split('\n', 1);
+  const [, problem = line, position = ''] =
+    /^(.*?\S)(?::\s.*?)?( at line \d+, column \d+)?:?$/.exec(line) ?? [];
+  return problem + position;
+}
+
+/**
  * Returns the message of a thrown value. For a system error of Node.js, returns a text without its code, with the
  * network address if there is one. File names are omitted, because the caller names the file. If no address of a host
  * accepts a connection, the error has no message, so the texts for all addresses are returned.

@@ -1,5 +1,5 @@
 import { Buffer } from 'node:buffer';
-import { execFile } from 'node:child_process';
+import { type ExecFileException, execFile } from 'node:child_process';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { cutText } from '../../base/show-value.ts';
@@ -109,11 +109,10 @@ function runPlugin(plugin: ExecPlugin, info: string, clock: Pick<Clock, 'after'>
     killSignal: 'SIGKILL', // the plugin may ignore SIGTERM
   } as const;
   return new Promise((resolve, reject) => {
-    // The error message contains the standard error of the plugin.
-    const child = execFile(command, [...args], options, (error, stdout) => {
+    const child = execFile(command, [...args], options, (error, stdout, stderr) => {
       timeout.cancel();
       if (error === null) resolve(stdout);
-      else reject(pluginError(plugin, `${messageOf(error)} ${installHint}`, error));
+      else reject(pluginError(plugin, `${endOf(error, stderr.trim())} ${installHint}`));
     });
     child.stdin?.end();
     // The child processes of the plugin may keep its output open.
@@ -126,8 +125,16 @@ function runPlugin(plugin: ExecPlugin, info: string, clock: Pick<Clock, 'after'>
   });
 }
 
-function pluginError({ command }: ExecPlugin, why: string, cause?: unknown): ApiError {
-  return new ApiError('credentials', `the plugin ${command} failed: ${cutText(why.trim(), 300)}`, { cause });
+/** Returns how a plugin ended. The message of Node.js for an exit status or a signal would contain the arguments. */
+function endOf(error: ExecFileException, stderr: string): string {
+  const { code, signal } = error;
+  if (typeof code === 'string') return messageOf(error);
+  const end = typeof code === 'number' ? `exit status ${code}` : `ended by ${signal}`;
+  return stderr === '' ? end : `${end}: ${stderr}`;
+}
+
+function pluginError({ command }: ExecPlugin, why: string): ApiError {
+  return new ApiError('credentials', `the plugin ${command} failed: ${cutText(why.trim(), 300)}`);
 }
 
 function readCredential(plugin: ExecPlugin, output: string): Credential {

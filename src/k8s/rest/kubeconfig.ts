@@ -2,11 +2,12 @@ import { Buffer } from 'node:buffer';
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import type { Clock } from '../../base/clock.ts';
-import { messageOf } from '../../base/failure.ts';
+import { messageOf, yamlProblem } from '../../base/failure.ts';
 import { readRegularFile } from '../../base/files/regular-file.ts';
 import { type Rejection, rejection } from '../../base/rejection.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { Fields } from '../../net/fields.ts';
+import { withoutUser } from '../../net/url-host.ts';
 import {
   type ClientCertificate,
   type ClusterAccess,
@@ -84,9 +85,10 @@ export async function readKubeconfig(path: string, options: KubeconfigOptions = 
 export function parseKubeconfig(text: string, path: string, options: KubeconfigOptions = {}): Kubeconfig {
   let document: unknown;
   try {
-    document = parse(text, { maxAliasCount: 0 });
-  } catch (cause) {
-    throw new KubeconfigError(`kubeconfig ${path} is not YAML: ${messageOf(cause)}`, [], { cause });
+    document = parse(text, { maxAliasCount: 0, logLevel: 'error' });
+  } catch (error) {
+    // Not with `cause`, because the message of the parser contains lines of the file.
+    throw new KubeconfigError(`kubeconfig ${path} is not YAML: ${yamlProblem(error)}`);
   }
   const rejections: Rejection[] = [];
   const reject = (reason: string, field: string, value: unknown, why: string): undefined => {
@@ -171,8 +173,8 @@ class KubeconfigReader {
     if (text === undefined) return undefined;
     const withScheme = text.includes('://') ? text : `https://${text}`;
     const url = URL.canParse(withScheme) ? new URL(withScheme) : undefined;
-    if (url?.protocol === 'https:' || url?.protocol === 'http:') return url.href;
-    return cluster.reject('server', 'invalid-url', 'must be a URL, https://host:port');
+    if (url?.protocol === 'https:' || url?.protocol === 'http:') return url.origin + url.pathname;
+    return cluster.reject('server', 'invalid-url', 'must be a URL, https://host:port', withoutUser(text));
   }
 
   #credentials(

@@ -1,9 +1,10 @@
 import { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { messageOf } from '../../base/failure.ts';
+import { messageOf, yamlProblem } from '../../base/failure.ts';
 import { readFileHead } from '../../base/files/regular-file.ts';
 import { invalidText } from '../../base/rejection.ts';
 import { Fields, isObject } from '../../net/fields.ts';
+import { withoutUser } from '../../net/url-host.ts';
 import { type EtcdConfig, EtcdConfigError, type EtcdTLS } from './etcd-config.ts';
 
 /** Maximum size of a configuration. A larger one is rejected. */
@@ -90,16 +91,19 @@ function readEndpoints(fields: Fields<never>, defaultScheme: 'http' | 'https'): 
 }
 
 /** Scheme, and host with port, of an endpoint. As in clients of etcd in Go, a user and a path are ignored. */
-const ENDPOINT = /^(?:([a-z]+):\/\/)?(?:[^/?#@]*@)?([^/?#]*)/i;
+const ENDPOINT = /^(?:([a-z]+):\/\/)?(?:[^/?#]*@)?([^/?#]*)/i;
 
 function readEndpoint(list: Fields<never>, index: number, defaultScheme: 'http' | 'https'): string {
-  const [, scheme = defaultScheme, address = ''] = ENDPOINT.exec(list.text(index)) ?? [];
+  const text = list.text(index);
+  const reject = (requirement: string): never =>
+    list.reject(index, 'invalid-url', requirement, withoutUser(text));
+  const [, scheme = defaultScheme, address = ''] = ENDPOINT.exec(text) ?? [];
   const url = `${scheme.toLowerCase()}://${address}`;
   const { protocol, host } = URL.canParse(url) ? new URL(url) : { protocol: '', host: '' };
   const isValid = (protocol === 'http:' || protocol === 'https:') && host !== '';
-  if (!isValid) return list.reject(index, 'invalid-url', 'must be an http or https URL');
+  if (!isValid) return reject('must be an http or https URL');
   // Without a port, grpc-js connects to 443, and etcd's Go clients fail. `URL` drops the default port of its scheme.
-  return /:\d+$/.test(address) ? url : list.reject(index, 'invalid-url', 'must have a port, such as 2379');
+  return /:\d+$/.test(address) ? url : reject('must have a port, such as 2379');
 }
 
 /** Returns the addresses in `cilium-host-aliases`, by host. */
@@ -138,8 +142,7 @@ async function parseFields(content: string): Promise<Fields<never>> {
   try {
     document = yaml.parse(content, { logLevel: 'error' });
   } catch (error) {
-    const [problem = ''] = messageOf(error).split('\n', 1);
-    throw new EtcdConfigError(`is not YAML: ${problem.endsWith(':') ? problem.slice(0, -1) : problem}`);
+    throw new EtcdConfigError(`is not YAML: ${yamlProblem(error)}`);
   }
   if (!isObject(document)) throw new EtcdConfigError('must be a YAML object with fields such as endpoints');
   return Fields.of(document, reject, 'document');

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { requireArgument } from '../../base/arguments.ts';
 import { showValue } from '../../base/show-value.ts';
+import { withoutUser } from '../../net/url-host.ts';
 
 /** Address and credentials of an etcd cluster: the content of a Cilium etcd configuration, with its files read. */
 export interface EtcdConfig {
@@ -58,7 +59,7 @@ export function checkEtcdConfig(config: EtcdConfig): void {
   for (const url of endpoints)
     requireArgument(
       ENDPOINT.test(url) && URL.canParse(url),
-      `endpoint ${showValue(url)} must be an http or https URL with a port, such as http://etcd:2379`,
+      `endpoint ${showValue(withoutUser(url))} must be an http or https URL with a port, such as http://etcd:2379`,
     );
   for (const [host, ips] of config.hostAliases ?? [])
     requireArgument(

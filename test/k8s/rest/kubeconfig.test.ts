@@ -1,6 +1,7 @@
 import { chmodSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { inClusterAccess, isInCluster } from '../../../src/k8s/rest/in-cluster.ts';
 import { KubeconfigError, parseKubeconfig, readKubeconfig } from '../../../src/k8s/rest/kubeconfig.ts';
@@ -179,6 +180,32 @@ describe('a kubeconfig', () => {
     expect(mistakes('{}')).toEqual(['current-context: missing-field']);
   });
 
+  it.each([
+    ['users: [{user: {token: s3cret, token: s3cret2}}]', 'Map keys must be unique at line 1, column 32'],
+    ['password: |s3cret', 'Block scalar header includes extra characters at line 1, column 12'],
+  ])(
+    'that is not YAML is rejected without its lines, because they may be secrets: %s',
+    (content, problem) => {
+      const error: unknown = (() => {
+        try {
+          return parseKubeconfig(content, 'config');
+        } catch (thrown) {
+          return thrown;
+        }
+      })();
+      expect(error).toMatchObject({ message: `kubeconfig config is not YAML: ${problem}` });
+      expect(inspect(error)).not.toContain('s3cret');
+    },
+  );
+
+  it('with a user in the URL of the server uses the URL without it (regression: the status had the password)', () => {
+    const server = 'https://admin:s3cret@api:6443/prefix?token=s3cret#s3cret';
+    expect(parse({ cluster: { server } }).server).toBe('https://api:6443/prefix');
+    expect(() => parse({ cluster: { server: 'https://admin:s3cret@api:99999' } })).toThrow(
+      'server "https://api:99999": must be a URL',
+    );
+  });
+
   it('never shows a secret in its messages', () => {
     const user = { token: ['s3cret'], 'client-key-data': 's3cret', 'client-certificate-data': ENCODED };
     expect(() => parse({ user })).toThrow(KubeconfigError);
@@ -318,7 +345,8 @@ describe('credentials', () => {
   });
 
   it.each([
-    ['fails', 'echo no access >&2; exit 3', /the plugin .*plugin failed: .*no access/s],
+    ['fails', 'echo no access >&2; exit 3', /the plugin .*plugin failed: exit status 3: no access$/],
+    ['is killed', 'kill -9 $$', /the plugin .*plugin failed: ended by SIGKILL$/],
     ['says nothing', 'true', /is not JSON/],
     ['says something else', 'echo {}', /not an ExecCredential/],
     [
@@ -336,6 +364,16 @@ describe('credentials', () => {
   ])('of a plugin that %s are rejected with a clear message', async (_, script, message) => {
     plugin(script);
     await expect(parse({ user: { exec: EXEC } }).credentials.authorization()).rejects.toThrow(message);
+  });
+
+  it('of a plugin that fails are rejected without its arguments (regression: all of them)', async () => {
+    plugin('exit 3');
+    const exec = { ...EXEC, args: ['--token=s3cret'] };
+    const error: unknown = await parse({ user: { exec } })
+      .credentials.authorization()
+      .catch((thrown) => thrown);
+    expect(inspect(error)).toMatch(/failed: exit status 3\b/);
+    expect(inspect(error)).not.toContain('s3cret');
   });
 
   it('of a plugin that prints without end, and ignores SIGTERM, fail immediately (regression: after a minute)', async () => {

@@ -82,6 +82,12 @@ describe('an etcd configuration file', () => {
     ['is not YAML: Flow sequence in block collection must be', 'endpoints: ['],
     ['must be a YAML object with fields', '[]'],
     ['endpoints []: must contain at least one URL', 'endpoints: []'],
+    // Regressions: the message had the password.
+    [
+      'endpoints[0] "https://a:99999": must be an http or https URL',
+      'endpoints: ["https://u:se/cr@et@a:99999"]',
+    ],
+    ['endpoints[0] "a": must have a port, such as 2379', 'endpoints: ["u:secret@a"]'],
     ['endpoints[0] 7', 'endpoints: [7]'],
     ['endpoints[0] "ftp://a:1": must be an http or https URL', 'endpoints: [ftp://a:1]'],
     ['endpoints[0] "http://": must be an http or https URL', 'endpoints: ["http://"]'],
@@ -122,6 +128,18 @@ describe('an etcd configuration file', () => {
     await expect(loadEtcdConfig(content)).rejects.toThrow(message);
   });
 
+  it.each([
+    ['*secret', 'Unresolved alias (the anchor must be set before the alias)'],
+    ['|secret', 'Block scalar header includes extra characters at line 1, column 12'],
+    ['a, or : {', 'Nested mappings are not allowed in compact mappings at line 1, column 11'],
+  ])(
+    'with a password that is not YAML is rejected without it (regression: in the log): %s',
+    async (password, problem) => {
+      const message = await loadEtcdConfig(`password: ${password}`).catch(messageOf);
+      expect(message).toBe(`is not YAML: ${problem}`);
+    },
+  );
+
   it('may have 64 KiB, with values of 4096 characters', async () => {
     const content = `${TLS}${`#${'x'.repeat(1022)}\n`.repeat(63)}a: ${'x'.repeat(900)}`;
     const { config } = await loadEtcdConfig(`${content}${'\n'.repeat((64 << 10) - content.length)}`);
@@ -157,6 +175,7 @@ describe('an etcd configuration file', () => {
     ['HTTPS://a:1', 'https://a:1'], // regression: http, to the host HTTPS
     ['https://a:1/path?x#y', 'https://a:1'], // regression: the path was a part of the host
     ['http://user:secret@a:1', 'http://a:1'],
+    ['http://user:sec@ret@a:1', 'http://a:1'], // regression: the host had the end of the password
     ['http://[::1]:1//', 'http://[::1]:1'],
   ])(
     'connects to the host and port of an endpoint, like clients of etcd in Go: %s',
