@@ -12,7 +12,7 @@ export interface Following {
   changes(count: number): Promise<void>;
   /** Resolves after the connection was lost and all keys were compared again. */
   resynced(): Promise<void>;
-  /** Milliseconds from the connection to the first entry. */
+  /** Milliseconds from the start of the connection, in `list`, to the first entry. */
   readonly firstMs: number;
 }
 

@@ -23,8 +23,8 @@ export function follow({ endpoint, cluster, keys }: FollowerTask): Following {
   const ipcache = new IPCache();
   const gate = processGate(clock);
   const mesh = new ClusterMesh({ ...runtime, ipcache, gate, clusterName: 'own', clusterID: 255 });
-  const begun = performance.now();
   let changes = 0;
+  let begun = 0;
   let first = 0;
   let awaited = Number.POSITIVE_INFINITY;
   let onAwaited = (): void => {};
@@ -41,6 +41,7 @@ export function follow({ endpoint, cluster, keys }: FollowerTask): Following {
       return first - begun;
     },
     list: async () => {
+      begun = performance.now();
       await mesh.add(cluster, () => new EtcdBackend({ endpoints: [endpoint] }, runtime));
       await mesh.synced();
       expect('IPs', ipcache.size, keys);

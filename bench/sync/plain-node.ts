@@ -22,7 +22,7 @@ function entryOf(value: Buffer): Entry {
 export function follow({ endpoint, prefix, keys }: FollowerTask): Following {
   const client = new Etcd3({ hosts: endpoint, grpcOptions: { 'grpc.max_receive_message_length': -1 } });
   const entries = new Map<string, Entry>();
-  const begun = performance.now();
+  let begun = 0;
   let first = 0;
   let changes = 0;
   let awaited = Number.POSITIVE_INFINITY;
@@ -48,6 +48,7 @@ export function follow({ endpoint, prefix, keys }: FollowerTask): Following {
       return first - begun;
     },
     list: async () => {
+      begun = performance.now();
       const revision = await list();
       const watcher = await client
         .watch()

@@ -31,7 +31,7 @@ export interface Part {
   readonly peakMB: number;
   /** Resident memory after the part, after a garbage collection. */
   readonly steadyMB: number;
-  /** Time from the connection until the first entry can be looked up; only for `list`. */
+  /** Time from the start of the connection until the first entry can be looked up; only for `list`. */
   readonly firstMs?: number;
   /** Absent if there is no event loop. */
   readonly loop?: LoopDelay;
