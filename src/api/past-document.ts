@@ -8,7 +8,7 @@ export interface RetainedDocument {
 
 const UNCERTAINTY_TEXTS: Readonly<Record<Uncertainty, string>> = {
   'not-retained': 'the history no longer contains the changes of that time',
-  'cluster-incomplete': 'a cluster had not delivered all its entries at that time',
+  'cluster-incomplete': 'a cluster or a kind of Kubernetes objects was not read completely at that time',
   'agent-not-running': 'no agent was running at that time, or its recorded changes do not prove the answer',
   withdrawing: 'entries of a cluster were being removed at that time',
   lost: 'changes after that time were not recorded',

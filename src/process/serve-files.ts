@@ -84,8 +84,9 @@ export function serveContradictions({
   const { token, cert, key, clientCA } = files;
   const problems: string[] = [];
   if (listen === undefined) {
-    if (names.length > 0 || Object.values(files).some(Boolean))
-      problems.push('--listen-… requires --listen <address>');
+    const values = { name: names[0], token, cert, key, 'client-ca': clientCA };
+    for (const [option, value] of Object.entries(values))
+      if (value !== undefined) problems.push(`--listen-${option} requires --listen <address>`);
     if (ui) problems.push('--ui requires --listen <address>, because the page is served over TCP');
   }
   if ((cert === undefined) !== (key === undefined))

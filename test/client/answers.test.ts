@@ -279,7 +279,7 @@ describe('a past answer', () => {
         "as of 2020-01-02 03:04:01.006; unchanged from 2020-01-02 03:04:02.006 to 2020-01-02 03:04:03.006",
         "as of 2020-01-02 03:04:01.006; unchanged from before the retained changes to now",
         "before the last start of the agent: only claims with a recorded change are known",
-        "not certain: a cluster had not delivered all its entries at that time",
+        "not certain: a cluster or a kind of Kubernetes objects was not read completely at that time",
         "as of 2020-01-02 03:04:01.006; unchanged from 2020-01-02 03:04:02.006 to 2020-01-02 03:04:03.006",
       ]
     `);

@@ -372,11 +372,28 @@ describe('a history on disk', () => {
     });
     expect(await ask('10.0.0.1', between)).toMatchObject({
       certain: false,
+      decidedBy: undefined,
       reason: 'agent-not-running',
       effective: { identity: 1001 },
     });
     expect(await ask('10.0.0.3', at)).toMatchObject({ certain: false, reason: 'agent-not-running' });
     expect(await history.past.lookup('10.0.0.1', at)).toMatchObject({ certain: true });
+  });
+
+  it('of an earlier process from the start of the next one has no rule (regression: only-claim)', async () => {
+    const machine = new Machine();
+    const first = await machine.start();
+    first.cache.upsert('10.0.0.9', podClaim(9));
+    const at = machine.clock.wallTime();
+    machine.clock.advance(10);
+    await end(first);
+    const ipcache = new IPCache();
+    ipcache.upsert('10.0.0.1', podClaim(1)); // restored before the start of the history
+    const { history } = await machine.start({ ipcache });
+    expect(await history.past.at('10.0.0.1', at)).toMatchObject({
+      ...{ certain: false, reason: 'agent-not-running', claimsComplete: false },
+      ...{ claims: [{ identity: 1001 }], decidedBy: undefined },
+    });
   });
 
   it('of an earlier process does not know prefixes that existed before its records and ended after them', async () => {

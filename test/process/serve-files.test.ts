@@ -21,14 +21,20 @@ function source(changes: Partial<ServeSource> = {}, files: Partial<ServeSource['
 
 describe('contradictions of --listen', () => {
   const ELSEWHERE = { host: '10.0.0.1', port: 1 };
-  const NO_LISTEN = '--listen-… requires --listen <address>';
+  const noListen = (option: string): string => `--listen-${option} requires --listen <address>`;
   const PAIR = '--listen-cert and --listen-key require each other';
 
   it.each([
     ['nothing', { listen: undefined }, {}, []],
     ['a loopback address', {}, {}, []],
-    ['names without an address', { listen: undefined, names: ['a'] }, {}, [NO_LISTEN]],
-    ['a token without an address', { listen: undefined }, { token: 't' }, [NO_LISTEN]],
+    ['names without an address', { listen: undefined, names: ['a'] }, {}, [noListen('name')]],
+    ['a token without an address', { listen: undefined }, { token: 't' }, [noListen('token')]],
+    [
+      'all of its files without an address (regression: --listen-… requires)',
+      { listen: undefined },
+      { token: 't', cert: 'c', key: 'k', clientCA: 'a' },
+      ['token', 'cert', 'key', 'client-ca'].map(noListen),
+    ],
     [
       'a page without an address',
       { listen: undefined, ui: true },
@@ -62,7 +68,7 @@ describe('contradictions of --listen', () => {
 
   it('are one error', async () => {
     await expect(readServeOptions(source({ listen: undefined, names: ['a'], ui: true }))).rejects.toThrow(
-      `${NO_LISTEN}\ndpcache: --ui requires`,
+      `${noListen('name')}\ndpcache: --ui requires`,
     );
   });
 });

@@ -2,7 +2,7 @@ import { sameEntry } from '../../ipcache/change.ts';
 import { EFFECT } from '../../ipcache/claims/claim-state.ts';
 import { decidingRule } from '../../ipcache/deciding-rule.ts';
 import type { CompleteClaim } from '../../ipcache/row-reader.ts';
-import type { ClaimWriter } from '../../ipcache/types.ts';
+import type { ClaimWriter, DecidingRule } from '../../ipcache/types.ts';
 import { compareWriters } from '../../model/source.ts';
 import { writerText } from '../claim-codec.ts';
 import type { PastPrefix, TimelineChange } from '../prefix-timeline.ts';
@@ -118,13 +118,17 @@ export class EarlierLifeState {
     );
     return {
       claims,
-      // A single claim in the records may not have been the only one.
-      decidedBy: claims.length === 1 ? undefined : decidingRule(claims),
+      decidedBy: ruleOfKnown(claims),
       effectiveSince: finite(Math.max(...times.flatMap(({ since }) => since ?? []))),
       effectiveUntil: finite(Math.min(...times.flatMap(({ until }) => until ?? []))),
       isKnown: deciding.every(({ proven }) => proven !== undefined),
     };
   }
+}
+
+/** Returns the rule that decided; undefined for a single claim, because it may not have been the only one. */
+export function ruleOfKnown(claims: Parameters<typeof decidingRule>[0]): DecidingRule | undefined {
+  return claims.length === 1 ? undefined : decidingRule(claims);
 }
 
 function finite(ms: number): number | undefined {

@@ -55,7 +55,7 @@ import type {
   When,
 } from '../types.ts';
 import { type ChangedSince, prefixesChangedSince } from './changed-since.ts';
-import { EarlierLifeState } from './earlier-life-state.ts';
+import { EarlierLifeState, ruleOfKnown } from './earlier-life-state.ts';
 import { documentIn } from './past-documents.ts';
 import { Reading } from './reading.ts';
 
@@ -334,7 +334,7 @@ export class PastReader {
     const later = await this.#pastIn(reading, keys, next, current);
     const claims = later.past.claims.map((claim) => ({ ...claim, since: undefined, until: undefined }));
     const unknown = { effectiveSince: undefined, effectiveUntil: undefined };
-    return { past: { claims, decidedBy: later.past.decidedBy, ...unknown }, isKnown: false };
+    return { past: { claims, decidedBy: ruleOfKnown(claims), ...unknown }, isKnown: false };
   }
 }
 

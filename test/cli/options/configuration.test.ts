@@ -248,7 +248,7 @@ describe('dpcache config check', () => {
       'a.yaml: --history-disk requires --history-memory, which is off\n',
     ],
     ['kvstore: etcd', 'a.yaml: --kvstore etcd requires --kvstore-config <file>\n'],
-    ['listen-token: a', 'a.yaml: --listen-… requires --listen <address>\n'],
+    ['listen-token: a', 'a.yaml: --listen-token requires --listen <address>\n'],
     ['ui: true', 'a.yaml: --ui requires --listen <address>, because the page is served over TCP\n'],
     [
       'listen: 10.0.0.1:80\nlisten-cert: a\nkvstore: etcd',
@@ -315,7 +315,7 @@ describe('dpcache config check', () => {
     );
     expect(await dpcache('config', 'check', '--of', 'operator', path)).toMatchObject({
       status: 1,
-      stderr: `${path}: --listen-… requires --listen <address>\n`,
+      stderr: `${path}: --listen-token requires --listen <address>\n`,
     });
     const contradictory = join(temporaryFolder({ 'b.yaml': 'endpoint-gc-interval: 0\n' }), 'b.yaml');
     expect(await dpcache('config', 'check', '--of', 'operator', contradictory)).toMatchObject({
