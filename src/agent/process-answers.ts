@@ -51,9 +51,9 @@ function countCell(count: number | undefined): string {
   return count === undefined ? '-' : String(count);
 }
 
-/** Returns a time as `2026-11-20T12:00:05Z`, or `-` if there is none. */
-function timeCell(wallMs: number | undefined): string {
-  return wallMs === undefined ? '-' : `${new Date(wallMs).toISOString().slice(0, 19)}Z`;
+/** Returns a time (ISO 8601, of earlier versions milliseconds) as `2026-11-20T12:00:05Z`, or `-` if there is none. */
+function timeCell(wallTime: number | string | undefined): string {
+  return wallTime === undefined ? '-' : `${new Date(wallTime).toISOString().slice(0, 19)}Z`;
 }
 
 const DUTY_HEADER = [
@@ -75,11 +75,11 @@ function dutyRow({ name, state, published, rounds, failures }: DutyStatus): read
     state,
     countCell(published?.keys),
     countCell(published?.pending),
-    timeCell(rounds?.lastRoundMs),
+    timeCell(rounds?.lastRoundAt),
     countCell(rounds?.marked),
     countCell(rounds?.deleted),
     countCell(rounds?.conflicts),
-    timeCell(rounds?.nextRoundMs),
+    timeCell(rounds?.nextRoundAt),
     String(failures),
   ];
 }

@@ -1,4 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import { isoTime } from '../base/system-clock.ts';
 import type { ApiApp } from './api-context.ts';
 import type { AppOptions } from './app.ts';
 import { addDescription, type BaseAppOptions, createBaseApp } from './base-app.ts';
@@ -25,13 +26,20 @@ const GET_STATUS = createRoute({
   responses: answers(z.looseObject({}), 'The status'),
 });
 
+/** Returns a document with its wall times, the fields `at` and `…At`, as ISO 8601, as in the documents of an agent. */
+function withISOTimes(document: object): object {
+  const timeText = (field: string, value: unknown): unknown =>
+    /^at$|At$/.test(field) && Number.isFinite(value) ? isoTime(Number(value)) : value;
+  return JSON.parse(JSON.stringify(document, timeText));
+}
+
 /**
  * Creates the application of a process without engines. It serves health, metrics, status, settings and the page only.
  */
 export function createProcessApp(options: ProcessAppOptions): ApiApp {
   const app = createBaseApp(options);
   addHealthRoutes(app, options);
-  app.openapi(GET_STATUS, (c) => answerJSON(c, options.status()));
+  app.openapi(GET_STATUS, (c) => answerJSON(c, withISOTimes(options.status())));
   addSettingsRoute(app, options.settings);
   if (options.page !== undefined) addUIRoutes(app, options.page);
   addDescription(app, options.version, 'Status and settings of the process, read-only.');

@@ -73,7 +73,7 @@ export interface DutyRounds {
   /** Number of deletes in conflict with another writer. The next round checks them again. */
   readonly conflicts: number;
   /** Wall time of the start of the last round, in milliseconds since the epoch; undefined before the first. */
-  readonly lastRoundMs: number | undefined;
+  readonly lastRoundAt: number | undefined;
   /** Wall time of the start of the next round, in milliseconds since the epoch; undefined if none is planned. */
-  readonly nextRoundMs: number | undefined;
+  readonly nextRoundAt: number | undefined;
 }

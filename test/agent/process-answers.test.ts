@@ -104,15 +104,21 @@ describe('the status of an operator', () => {
     (await answerOf(askOperator, { ...STATUS, ...changes })).lines;
 
   it('has the keys and rounds of each duty below their titles, and its last failure with its time (regression: as if it lasted)', async () => {
-    const lastRoundMs = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
+    const lastRoundAt = '2026-01-02T03:04:05.678Z';
     const duties = [
       { name: 'ips', state: 'running', failures: 0, published: { keys: 11, pending: 12 } },
       {
         name: 'gc',
         state: 'waiting',
         failures: 4,
-        lastFailure: { message: 'refused', at: lastRoundMs },
-        rounds: { lastRoundMs, nextRoundMs: lastRoundMs + 1000, marked: 13, deleted: 14, conflicts: 15 },
+        lastFailure: { message: 'refused', at: lastRoundAt },
+        rounds: {
+          lastRoundAt,
+          nextRoundAt: '2026-01-02T03:04:06.678Z',
+          marked: 13,
+          deleted: 14,
+          conflicts: 15,
+        },
       },
       {
         name: 'new',

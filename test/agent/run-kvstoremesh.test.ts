@@ -299,6 +299,16 @@ describe('the metrics and readiness of a kvstoremesh', () => {
     ...changes,
   });
 
+  it('have times in ISO 8601 in the status (regression: milliseconds, unlike an agent)', async () => {
+    const mesh = copy();
+    await copies(mesh);
+    const clusters = [cluster('far', { lastFailure: { message: 'x', at: 1000.5 } })];
+    vi.spyOn(Mesh.prototype, 'status').mockReturnValue({ ready: false, clusters, problems: [] } as never);
+    expect(JSON.parse(await mesh.get('/v1/status')).clusters).toMatchObject([
+      { connectionChangedAt: '1970-01-01T00:00:00.000Z', lastFailure: { at: '1970-01-01T00:00:01.000Z' } },
+    ]);
+  });
+
   it('have every count of each cluster, and name those that are not copied', async () => {
     const mesh = copy();
     await copies(mesh);
@@ -358,7 +368,10 @@ describe('the metrics and readiness of a kvstoremesh', () => {
       ready: false,
       blockers: ['cluster far is not copied yet: connecting'],
     });
-    expect(JSON.parse(await mesh.get('/v1/status'))).toMatchObject({ problems: ['a problem'], clusters });
+    expect(JSON.parse(await mesh.get('/v1/status'))).toMatchObject({
+      problems: ['a problem'],
+      clusters: clusters.map((one) => ({ ...one, connectionChangedAt: '1970-01-01T00:00:00.000Z' })),
+    });
     const { items } = JSON.parse(await mesh.get('/v1/problems'));
     expect(items.map(({ severity, subject }: HealthProblem) => `${severity} ${subject}`)).toEqual([
       ...['error not ready', 'error cluster far'],

@@ -16,9 +16,9 @@ export interface DutyDocument {
     readonly marked: number;
     readonly deleted: number;
     readonly conflicts: number;
-    /** Wall times in milliseconds. */
-    readonly lastRoundMs?: number;
-    readonly nextRoundMs?: number;
+    /** ISO 8601. */
+    readonly lastRoundAt?: string;
+    readonly nextRoundAt?: string;
   };
 }
 

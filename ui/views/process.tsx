@@ -36,11 +36,11 @@ function valueText(value: unknown): string {
 }
 
 /** Returns a column of times that may be missing. */
-function timeColumn<T>(name: string, of: (row: T) => number | undefined): Column<T> {
+function timeColumn<T>(name: string, of: (row: T) => string | undefined): Column<T> {
   return {
     name,
     className: 'nowrap',
-    by: (row) => of(row) ?? 0,
+    by: (row) => of(row) ?? '',
     cell: (row) => {
       const value = of(row);
       return value === undefined ? NONE : timeText(value);
@@ -59,11 +59,11 @@ const DUTY_COLUMNS: readonly Column<DutyDocument>[] = [
   },
   numberColumn('keys', ({ published }) => published?.keys),
   numberColumn('pending', ({ published }) => published?.pending),
-  timeColumn('last round', ({ rounds }) => rounds?.lastRoundMs),
+  timeColumn('last round', ({ rounds }) => rounds?.lastRoundAt),
   numberColumn('marked', ({ rounds }) => rounds?.marked),
   numberColumn('deleted', ({ rounds }) => rounds?.deleted),
   numberColumn('conflicts', ({ rounds }) => rounds?.conflicts),
-  timeColumn('next round', ({ rounds }) => rounds?.nextRoundMs),
+  timeColumn('next round', ({ rounds }) => rounds?.nextRoundAt),
   numberColumn('failures', ({ failures }) => failures),
   { name: 'last failure', cell: ({ lastFailure }) => lastFailure?.message ?? NONE },
 ];

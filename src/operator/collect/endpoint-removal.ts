@@ -49,7 +49,7 @@ export class EndpointRemoval implements Duty {
   }
 
   async #removeAll(signal: AbortSignal): Promise<void> {
-    this.#counts.lastRoundMs ??= this.#options.clock.wallTime();
+    this.#counts.lastRoundAt ??= this.#options.clock.wallTime();
     if (!this.#isListed) await this.#list(signal);
     const rejected: Error[] = [];
     const addError = (error: Error): unknown => rejected.push(error);

@@ -22,7 +22,7 @@ type RoundCounts = { -readonly [Name in keyof DutyRounds]: DutyRounds[Name] };
 
 /** Returns the counters of a duty before its first round. */
 export function newCounts(): RoundCounts {
-  const times = { lastRoundMs: undefined, nextRoundMs: undefined };
+  const times = { lastRoundAt: undefined, nextRoundAt: undefined };
   return { rounds: 0, marked: 0, deleted: 0, conflicts: 0, ...times };
 }
 
@@ -89,11 +89,11 @@ export class RoundsDuty implements Duty {
       const waitMs = wasStarted
         ? Math.max(0, startedAt + intervalMs - clock.now())
         : Math.min(POLL_MS, intervalMs);
-      this.#counts.nextRoundMs = clock.wallTime() + waitMs;
+      this.#counts.nextRoundAt = clock.wallTime() + waitMs;
       await sleep(clock, waitMs, signal);
     }
     this.#report.state = 'ended';
-    this.#counts.nextRoundMs = undefined;
+    this.#counts.nextRoundAt = undefined;
   }
 
   status(): DutyStatus {
@@ -111,7 +111,7 @@ export class RoundsDuty implements Duty {
     }
     this.#report.state = 'running';
     this.#report.clearNotReady();
-    this.#counts.lastRoundMs = clock.wallTime();
+    this.#counts.lastRoundAt = clock.wallTime();
     try {
       await this.#collector.round(roundReport(this.#counts, this.#report), signal);
       this.#counts.rounds++;

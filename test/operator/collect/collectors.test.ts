@@ -135,8 +135,8 @@ describe('the collectors of an operator', () => {
         deleted: 1,
         conflicts: 0,
         marked: 0,
-        lastRoundMs: WALL_TIME_AT_0 + 115 * MINUTE + 5000,
-        nextRoundMs: WALL_TIME_AT_0 + 120 * MINUTE + 5000,
+        lastRoundAt: WALL_TIME_AT_0 + 115 * MINUTE + 5000,
+        nextRoundAt: WALL_TIME_AT_0 + 120 * MINUTE + 5000,
       },
     });
     expect(status('unmanaged-kube-dns').state).toBe('off');
@@ -328,8 +328,8 @@ describe('the collectors of an operator', () => {
     const wait = (): object =>
       Object.fromEntries(
         duties.flatMap((duty) => {
-          const { lastRoundMs, nextRoundMs } = duty.status().rounds ?? {};
-          return lastRoundMs === undefined ? [] : [[duty.name, (nextRoundMs ?? 0) - lastRoundMs]];
+          const { lastRoundAt, nextRoundAt } = duty.status().rounds ?? {};
+          return lastRoundAt === undefined ? [] : [[duty.name, (nextRoundAt ?? 0) - lastRoundAt]];
         }),
       );
     run();

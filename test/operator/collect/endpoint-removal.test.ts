@@ -88,7 +88,7 @@ it('all CiliumEndpoints are deleted only if configured explicitly, once, and ret
   expect(removal(world.duties(OFF, false))).toBeUndefined();
   const duty = removal(world.duties(OFF, true));
   if (duty === undefined) throw new Error('no duty');
-  expect(duty.status()).toMatchObject({ state: 'waiting', rounds: { rounds: 0, lastRoundMs: undefined } });
+  expect(duty.status()).toMatchObject({ state: 'waiting', rounds: { rounds: 0, lastRoundAt: undefined } });
   world.api.deny('delete', 'ciliumendpoints');
   world.clock.advance(1000);
   world.run(duty);
@@ -107,7 +107,7 @@ it('all CiliumEndpoints are deleted only if configured explicitly, once, and ret
   expect(await world.names()).toEqual(['b']);
   expect(duty.status()).toMatchObject({
     state: 'ended',
-    rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundMs: WALL_TIME_AT_0 + 1000 },
+    rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundAt: WALL_TIME_AT_0 + 1000 },
   });
   const why = 'one-time deletion of all CiliumEndpoints';
   const action = (name: string, outcome: string): Action => ({

@@ -63,7 +63,7 @@ describe('a duty that works in rounds', () => {
       onAction: (action) => void actions.push(action),
       ...more,
     });
-    expect([duty.name, duty.status().state, duty.status().rounds?.lastRoundMs]).toEqual([
+    expect([duty.name, duty.status().state, duty.status().rounds?.lastRoundAt]).toEqual([
       'gc',
       'waiting',
       undefined,
@@ -84,8 +84,8 @@ describe('a duty that works in rounds', () => {
       marked: 0,
       deleted: 0,
       conflicts: 0,
-      lastRoundMs: WALL_TIME_AT_0 + 3_600_000 + INTERVAL,
-      nextRoundMs: WALL_TIME_AT_0 + 3_600_000 + 2 * INTERVAL,
+      lastRoundAt: WALL_TIME_AT_0 + 3_600_000 + INTERVAL,
+      nextRoundAt: WALL_TIME_AT_0 + 3_600_000 + 2 * INTERVAL,
     });
     takes = 90_000; // longer than an interval: the next round begins immediately
     await advance(clock, 40_000 + takes - 1);
@@ -104,7 +104,7 @@ describe('a duty that works in rounds', () => {
     expect(status()).toMatchObject({
       state: 'waiting',
       failures: 0,
-      rounds: { rounds: 0, nextRoundMs: WALL_TIME_AT_0 + 3_625_000 },
+      rounds: { rounds: 0, nextRoundAt: WALL_TIME_AT_0 + 3_625_000 },
       lastFailure: { code: 'not-ready', message: 'the list of pods/v1 is not complete' },
     });
     lacks = 'pods/v1 is not watched';
@@ -188,7 +188,7 @@ describe('a duty that works in rounds', () => {
     expect(status()).toMatchObject({
       state: 'ended',
       failures: 0,
-      rounds: { rounds: 0, nextRoundMs: undefined },
+      rounds: { rounds: 0, nextRoundAt: undefined },
     });
     expect([failed, begun]).toEqual([[], [0]]);
   });
