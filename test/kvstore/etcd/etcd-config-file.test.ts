@@ -325,3 +325,11 @@ it('a followed file that cannot be applied is reported once, until the reason ch
   expect(calls).toEqual(['no memory', 'no descriptor', 'usable', 'reload']);
   await backend.close();
 });
+
+it('open rejects a configuration in place of a path (regression: a TypeError of fs)', async () => {
+  const opened = Reflect.apply(EtcdBackend.open, EtcdBackend, [{ endpoints: ['http://127.0.0.1:2379'] }]);
+  await expect(opened).rejects.toMatchObject({
+    name: 'UsageError',
+    message: 'EtcdBackend.open: path must be a string, not {"endpoints":["http://127.0.0.1:2379"]}',
+  });
+});
