@@ -1,4 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import { processGate } from '../base/node/process-gate.ts';
 import { isoTime } from '../base/system-clock.ts';
 import type { ApiApp } from './api-context.ts';
 import type { AppOptions } from './app.ts';
@@ -12,7 +13,7 @@ import { addUIRoutes } from './routes/ui-routes.ts';
 
 export interface ProcessAppOptions
   extends BaseAppOptions,
-    HealthContext,
+    Omit<HealthContext, 'gate'>,
     Pick<AppOptions, 'version' | 'page' | 'settings'> {
   readonly metrics: ProcessMetrics;
   /** Returns the status of the process as plain data. */
@@ -38,7 +39,7 @@ function withISOTimes(document: object): object {
  */
 export function createProcessApp(options: ProcessAppOptions): ApiApp {
   const app = createBaseApp(options);
-  addHealthRoutes(app, options);
+  addHealthRoutes(app, { ...options, gate: processGate(options.clock) });
   app.openapi(GET_STATUS, (c) => answerJSON(c, withISOTimes(options.status())));
   addSettingsRoute(app, options.settings);
   if (options.page !== undefined) addUIRoutes(app, options.page);

@@ -1,3 +1,4 @@
+import type { TurnGate } from '../../base/turn-gate.ts';
 import type { ChangeFeed } from '../change-feed.ts';
 import type { ConflictsDocument } from '../conflicts.ts';
 import type { HealthProblem } from '../problems.ts';
@@ -71,10 +72,13 @@ export class AgentMetrics extends ProcessMetrics {
   }
 
   /** Returns the metrics. Reads the status of each engine once, which is a pass over services and nodes. */
-  override async text(): Promise<string> {
-    const metrics = await super.text();
-    const lines = histograms(this.#sources).flatMap((histogram) => [...histogramLines(histogram)]);
-    return `${metrics}\n${lines.join('\n')}\n`;
+  override async text(gate: TurnGate): Promise<string> {
+    let metrics = await super.text(gate);
+    for (const histogram of histograms(this.#sources)) {
+      await gate.pass(gate.slice);
+      metrics += `\n${[...histogramLines(histogram)].join('\n')}`;
+    }
+    return `${metrics}\n`;
   }
 }
 

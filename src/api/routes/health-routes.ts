@@ -1,4 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import type { TurnGate } from '../../base/turn-gate.ts';
 import type { ApiApp } from '../api-context.ts';
 import type { ProcessMetrics } from '../metrics/process-metrics.ts';
 import type { HealthProblem } from '../problems.ts';
@@ -9,6 +10,7 @@ import { answers } from './route-parts.ts';
 /** Sources of the health, readiness and metrics routes. */
 export interface HealthContext {
   readonly metrics: Pick<ProcessMetrics, 'text' | 'contentType'>;
+  readonly gate: TurnGate;
   /** Returns the reasons why the process is not ready, one sentence each. Empty if it is ready. */
   readonly blockers: () => readonly string[];
   /** Returns the current problems, the worst first. */
@@ -51,7 +53,7 @@ const METRICS = createRoute({
 });
 
 /** Adds `/healthz`, `/readyz`, `/v1/problems` and `/metrics`. */
-export function addHealthRoutes(app: ApiApp, { metrics, blockers, problems }: HealthContext): void {
+export function addHealthRoutes(app: ApiApp, { metrics, gate, blockers, problems }: HealthContext): void {
   app.openapi(HEALTH, (c) => c.json({ status: 'ok' as const, pid: process.pid }, 200));
   app.openapi(READY, (c) => {
     const reasons = [...blockers()];
@@ -61,6 +63,6 @@ export function addHealthRoutes(app: ApiApp, { metrics, blockers, problems }: He
   });
   app.openapi(GET_PROBLEMS, (c) => answerJSON(c, { ready: blockers().length === 0, items: problems() }));
   app.openapi(METRICS, async (c) =>
-    c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }),
+    c.text(await metrics.text(gate), 200, { 'content-type': metrics.contentType }),
   );
 }
