@@ -15,7 +15,6 @@ import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import {
   type ClaimDocument,
   type ExplainedNodeDocument,
-  type ExplainedServiceDocument,
   type ExplanationDocument,
   entryDocument,
   type NodeDocument,
@@ -172,25 +171,14 @@ export function notFoundProblem(
   return new ProblemError('not-found', detail, { field, value, ...(reason !== undefined && { reason }) });
 }
 
-/**
- * Returns a service of an earlier moment. Its explanation has the effective backends only, because others are not
- * recorded.
- */
-export function pastService(moment: DocumentMoment, name: string, at: string): ExplainedServiceDocument {
+/** Returns a service of an earlier moment. */
+export function pastService(
+  moment: DocumentMoment,
+  name: string,
+  at: string,
+): ServiceDocument & { readonly past: PastDocument } {
   const fields = retainedFields(moment, name, at) as unknown as ServiceDocument; // recorded as a document
-  const { backends } = fields;
-  const clusters = new Map<string, number>();
-  for (const { cluster = '' } of backends) clusters.set(cluster, (clusters.get(cluster) ?? 0) + 1);
-  return {
-    ...fields,
-    past: pastDocumentOfObject(moment),
-    explain: {
-      ready: true,
-      announced: true,
-      origins: Array.from(clusters, ([cluster, count]) => ({ cluster, slice: '', backends: count })),
-      backends: backends.map((backend) => ({ ...backend, slice: '', verdict: 'effective' as const })),
-    },
-  };
+  return { ...fields, past: pastDocumentOfObject(moment) };
 }
 
 /**

@@ -232,6 +232,20 @@ export function runNowOrInBackground(
   options.onEnd?.();
 }
 
+/** Calls {@link TurnGate.runSteps}, and returns the result of the steps; `undefined` if the signal fired first. */
+export async function resultOfSteps<T>(
+  gate: TurnGate,
+  steps: Generator<unknown, T, void>,
+  signal?: AbortSignal,
+): Promise<T | undefined> {
+  let result: T | undefined;
+  const withResult = function* (): Generator<unknown, void, void> {
+    result = yield* steps;
+  };
+  await gate.runSteps(withResult(), signal);
+  return result;
+}
+
 /** Runs all steps in this turn of the event loop, and returns the result. */
 export function runToEnd<T>(steps: Generator<unknown, T, void>): T {
   let step = steps.next();

@@ -12,7 +12,14 @@ import {
   serviceDocument,
   serviceExplanationDocument,
 } from '../../src/api/documents.ts';
-import { explainedServiceJSON } from '../../src/api/routes/explained-service-json.ts';
+import { joinPieces } from '../../src/api/routes/answer.ts';
+import { pageJSON } from '../../src/api/routes/list-pages.ts';
+import {
+  explainedServiceJSON,
+  pastServiceJSON,
+  serviceDocumentSteps,
+  serviceJSON,
+} from '../../src/api/routes/service-json.ts';
 import { NODE, SERVICE } from '../../src/api/schemas/engine-schemas.ts';
 import { getNode } from '../../src/client/node-answers.ts';
 import { getService } from '../../src/client/service-answers.ts';
@@ -206,6 +213,35 @@ describe('a service with its explanation', () => {
     expect(Math.max(...pieces.map(countIn))).toBe(512);
     // 78 steps, of which only 24 sort the document: the others explain 10,000 claims in steps of 1,024.
     expect(pieces.filter((piece) => piece === undefined).length).toBeGreaterThan(70);
+  });
+
+  it('of a page and of an earlier moment is written in pieces, too', () => {
+    const [services, count] = [new ServiceCache({ clusterName: 'own' }), 5_000];
+    services.updateService(createService({ id: ID, clusterIPs: ['10.96.0.1'] }));
+    const addresses = Array.from({ length: count }, (_, at) => `10.0.${at >> 8}.${at & 255}`);
+    services.updateEndpoints(
+      createEndpointSlice({
+        service: ID,
+        backends: addresses.map((address) => createBackend({ address, ports: [] })),
+      }),
+    );
+    const announced = services.get(ID);
+    if (announced === undefined) throw new Error('the service is unknown');
+    const model = { services, ...MODEL };
+    const page = { items: [announced, announced], revision: 7 };
+    const pieces = [...pageJSON(page, (item) => serviceJSON(item, model))];
+    const document = serviceDocument(announced, model);
+    expect(JSON.parse(pieces.join(''))).toEqual({ items: [document, document], revision: 7 });
+    const countIn = (piece: string | undefined): number => piece?.match(/"address"/g)?.length ?? 0;
+    expect(Math.max(...[...joinPieces(pieces)].map(countIn))).toBeLessThan(2_000);
+    const steps = serviceDocumentSteps(announced, model);
+    let [step, stepCount] = [steps.next(), 1];
+    while (step.done !== true) [step, stepCount] = [steps.next(), stepCount + 1];
+    expect([step.value, stepCount > 50]).toEqual([document, true]);
+    const past = { at: 'a', certain: true, retained: { from: 'a', to: 'b' } };
+    const pastPieces = [...pastServiceJSON({ ...document, past })];
+    expect(JSON.parse(pastPieces.join(''))).toMatchObject({ backends: document.backends, past });
+    expect(Math.max(...pastPieces.map(countIn))).toBe(512);
   });
 
   it('is one text without backends, too', () => {

@@ -1,4 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import { resultOfSteps } from '../../base/turn-gate.ts';
 import type { PastFields } from '../../history/document-change.ts';
 import type { DocumentMoment } from '../../history/types.ts';
 import type { ClusterIdentity } from '../../model/identity-cache.ts';
@@ -15,15 +16,13 @@ import {
   nodeDocument,
   nodeExplanationDocument,
   type ServiceDocument,
-  serviceDocument,
 } from '../documents.ts';
 import { historyOf, pastNode, pastService, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from '../schemas/engine-schemas.ts';
 import { answerJSON, answerPieces } from './answer.ts';
-import { explainedServiceJSON } from './explained-service-json.ts';
 import { IdentityView } from './identity-view.ts';
-import { ListPages } from './list-pages.ts';
+import { type ListPage, ListPages, pageJSON } from './list-pages.ts';
 import {
   AT,
   answers,
@@ -39,6 +38,7 @@ import {
   readPage,
   unknownNameProblem,
 } from './route-parts.ts';
+import { explainedServiceJSON, pastServiceJSON, serviceDocumentSteps, serviceJSON } from './service-json.ts';
 import { SortedView } from './sorted-view.ts';
 
 const SERVICE_FILTERS = {
@@ -92,16 +92,15 @@ function addServiceRoutes(app: ApiApp, context: RouteContext): void {
   const { model, feed, gate } = context;
   const { services } = model;
   const sorted = new SortedView<AnnouncedService>(gate);
-  const documentOf = (announced: AnnouncedService): ServiceDocument => serviceDocument(announced, model);
 
-  addList(app, context, {
+  addList<AnnouncedService, ServiceDocument>(app, context, {
     plural: 'services',
     contents: 'services with their backends, sorted by namespace and name',
     schema: SERVICE,
     filters: SERVICE_FILTERS,
     filterOf: serviceFilter,
-    documentOf,
-    weightOf: ({ backends }) => 1 + backends.length,
+    jsonOf: (announced) => serviceJSON(announced, model),
+    weightOf: ({ endpoints }) => 1 + endpoints.backends.size,
     items: () => values(services.entries()),
     read: async () => {
       const version = feed.lastOf('service');
@@ -115,9 +114,9 @@ function addServiceRoutes(app: ApiApp, context: RouteContext): void {
     const announced = services.get(id);
     const { at } = c.req.valid('query');
     if (at !== undefined) {
-      await gate.pass(gate.slice); // the document of 100,000 backends takes 0.1 s
-      const current = announced && { ...documentOf(announced) };
-      return answerJSON(c, pastService(await momentOf(context, 'service', name, current, at), name, at));
+      const current = announced && (await resultOfSteps(gate, serviceDocumentSteps(announced, model)));
+      const moment = await momentOf(context, 'service', name, current && { ...current }, at);
+      return answerPieces<ExplainedServiceDocument>(c, gate, pastServiceJSON(pastService(moment, name, at)));
     }
     const explaining = services.explainSteps(id);
     if (announced === undefined || explaining === undefined)
@@ -133,13 +132,13 @@ function addNodeRoutes(app: ApiApp, context: RouteContext): void {
   const sorted = new SortedView<Node>(gate);
   const documentOf = (node: Node): NodeDocument => nodeDocument(node, model);
 
-  addList(app, context, {
+  addList<Node, NodeDocument>(app, context, {
     plural: 'nodes',
     contents: 'nodes, sorted by cluster and name',
     schema: NODE,
     filters: NODE_FILTERS,
     filterOf: nodeFilter,
-    documentOf,
+    jsonOf: (node) => [JSON.stringify(documentOf(node))],
     items: () => nodes.nodes(),
     read: async () => {
       const version = feed.lastOf('node');
@@ -171,13 +170,13 @@ function addIdentityRoutes(app: ApiApp, context: RouteContext): void {
   const identities = new IdentityView(gate, () => model.identities());
   const documentOf = (identity: ClusterIdentity): IdentityDocument => identityDocument(identity, model);
 
-  addList(app, context, {
+  addList<ClusterIdentity, IdentityDocument>(app, context, {
     plural: 'identities',
     contents: 'identities with known labels, in no particular order',
     schema: IDENTITY,
     filters: IDENTITY_FILTERS,
     filterOf: identityFilter,
-    documentOf,
+    jsonOf: (identity) => [JSON.stringify(documentOf(identity))],
     items: () => model.identities(),
     read: async () => {
       const { version, known } = await identities.read();
@@ -208,9 +207,10 @@ interface EngineList<V extends object, T extends object> {
   readonly schema: z.ZodType<T>;
   readonly filters: Readonly<Record<string, z.ZodType<string | undefined>>>;
   readonly filterOf: (filters: Filters) => (item: V) => boolean;
-  readonly documentOf: (item: V) => T;
+  /** Yields the JSON text of the document of an item in pieces, and `undefined` for steps without one. */
+  readonly jsonOf: (item: V) => Iterable<string | undefined>;
   /** Default 1; see `ListPages`. */
-  readonly weightOf?: (document: T) => number;
+  readonly weightOf?: (item: V) => number;
   /** Returns the current items, in any order. */
   readonly items: () => Iterable<V>;
   /** Returns the items in the order of the list, their version, and the view that holds them in memory. */
@@ -225,10 +225,10 @@ interface EngineList<V extends object, T extends object> {
 function addList<V extends object, T extends object>(
   app: ApiApp,
   context: RouteContext,
-  { plural, filters, filterOf, documentOf, ...list }: EngineList<V, T>,
+  { plural, filters, filterOf, ...list }: EngineList<V, T>,
 ): void {
   const { feed, instance, gate, clock } = context;
-  const pages = new ListPages<T>(clock, feed.endSignal, list.weightOf);
+  const pages = new ListPages<V>(clock, feed.endSignal, list.weightOf);
   const getPage = createRoute({
     method: 'get',
     path: `/v1/${plural}`,
@@ -250,9 +250,9 @@ function addList<V extends object, T extends object>(
       const { revision } = feed;
       const { version, view, items } = await list.read();
       const name = listName(instance, plural, version, query);
-      return { name, revision, view, items: documents(matching(items, filterOf(wanted)), documentOf) };
+      return { name, revision, view, items: matching(items, filterOf(wanted)) };
     });
-    return answerJSON(c, page);
+    return answerPieces<ListPage<T>>(c, gate, pageJSON(page, list.jsonOf));
   });
   app.openapi(getCount, async (c) => {
     const matches = matching(list.items(), filterOf(c.req.valid('query')));
@@ -309,13 +309,6 @@ function* matching<V>(
   isMatch: (value: V) => boolean,
 ): Generator<V | undefined, void, void> {
   for (const value of all) yield isMatch(value) ? value : undefined;
-}
-
-function* documents<V extends object, T>(
-  matches: Iterable<V | undefined>,
-  documentOf: (value: V) => T,
-): Generator<T | undefined, void, void> {
-  for (const value of matches) yield value && documentOf(value);
 }
 
 function* byFullName(nodes: Iterable<Node>): Generator<readonly [string, Node], void, void> {

@@ -1,7 +1,7 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { isoTime } from '../../base/system-clock.ts';
-import { forEachInSteps } from '../../base/turn-gate.ts';
+import { forEachInSteps, resultOfSteps } from '../../base/turn-gate.ts';
 import { backendCount, type CauseGroup, CauseGroups } from '../../history/causes.ts';
 import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
@@ -9,7 +9,6 @@ import { Prefix } from '../../net/prefix.ts';
 import type { Node } from '../../nodemanager/node.ts';
 import { parseServiceKey } from '../../servicecache/service-id.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
-import { serviceDocument } from '../documents.ts';
 import {
   causeDocument,
   historyOf,
@@ -31,6 +30,7 @@ import {
   prefixParameter,
   runWhileConnected,
 } from './route-parts.ts';
+import { serviceDocumentSteps } from './service-json.ts';
 
 /**
  * Maximum number of concurrent requests for groups over TCP, and as many over the unix socket. Each reads all records
@@ -193,8 +193,8 @@ async function groupedChanges(
   const emptied = new Set<string>();
   for await (const service of whileConnected(c, groups.reducedServices)) {
     const announced = model.services.get(parseServiceKey(service));
-    const current = announced && { ...serviceDocument(announced, model) };
-    const { document } = await past.documentAt('service', service, current, end);
+    const current = announced && (await resultOfSteps(gate, serviceDocumentSteps(announced, model)));
+    const { document } = await past.documentAt('service', service, current && { ...current }, end);
     const { backends } = (document ?? {}) as { readonly backends?: readonly unknown[] };
     if (backends === undefined || backends.length === 0) emptied.add(service);
   }

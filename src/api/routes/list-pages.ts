@@ -199,3 +199,16 @@ function viewsOf(cursors: Iterable<ListCursor<unknown>>): ReadonlySet<object> {
   for (const { listing } of cursors) if (listing.view !== undefined) views.add(listing.view);
   return views;
 }
+
+/** Yields the JSON text of a page in pieces. `jsonOf` yields that of an item. */
+export function* pageJSON<T>(
+  { items, ...fields }: ListPage<T>,
+  jsonOf: (item: T) => Iterable<string | undefined>,
+): Generator<string | undefined, void, void> {
+  yield '{"items":[';
+  for (const [at, item] of items.entries()) {
+    if (at > 0) yield ',';
+    yield* jsonOf(item);
+  }
+  yield `],${JSON.stringify(fields).slice(1)}`;
+}

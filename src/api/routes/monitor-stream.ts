@@ -1,6 +1,8 @@
+import { assert } from '../../base/assert.ts';
 import { isoTime } from '../../base/system-clock.ts';
+import { resultOfSteps, type TurnGate } from '../../base/turn-gate.ts';
 import { parseServiceKey } from '../../servicecache/service-id.ts';
-import type { ApiContext, RouteContext } from '../api-context.ts';
+import type { RouteContext } from '../api-context.ts';
 import type { ChangeFeed, FeedChange } from '../change-feed.ts';
 import type { ChangeType } from '../change-types.ts';
 import {
@@ -9,9 +11,9 @@ import {
   type NodeDocument,
   nodeDocument,
   type ServiceDocument,
-  serviceDocument,
 } from '../documents.ts';
 import type { ReadModel } from '../read-model.ts';
+import { serviceJSON } from './service-json.ts';
 
 /** A changed key and its current value. */
 export interface ChangeDocument {
@@ -70,31 +72,51 @@ export class MonitorParts {
   readonly #model: ReadModel;
   readonly #feed: ChangeFeed;
   readonly #instance: string;
+  readonly #gate: TurnGate;
   /** Parts by revision and types, oldest first. */
   readonly #parts = new Map<string, EncodedPart>();
   #bytes = 0;
+  /** The parts that are being encoded. */
+  readonly #encoding = new Map<string, Promise<EncodedPart>>();
 
-  constructor({ model, feed, instance }: Pick<ApiContext, 'model' | 'feed' | 'instance'>) {
+  constructor({ model, feed, instance, gate }: Pick<RouteContext, 'model' | 'feed' | 'instance' | 'gate'>) {
     this.#model = model;
     this.#feed = feed;
     this.#instance = instance;
+    this.#gate = gate;
   }
 
-  /** Returns the part with the changes of these types after a revision. */
-  after(revision: number, types: ReadonlySet<ChangeType>): EncodedPart {
+  /**
+   * Returns the part with the changes of these types after a revision. The gate limits the parts encoded in one turn of
+   * the event loop, because monitors at different revisions do not share them.
+   */
+  after(revision: number, types: ReadonlySet<ChangeType>): EncodedPart | Promise<EncodedPart> {
     const name = `${revision} ${[...types]}`;
-    const stored = this.#parts.get(name);
-    if (stored !== undefined) return stored;
-    const part = this.#write(revision, types);
+    const known = this.#parts.get(name) ?? this.#encoding.get(name);
+    if (known !== undefined) return known;
+    const encoding = this.#encode(name, revision, types).finally(() => this.#encoding.delete(name));
+    this.#encoding.set(name, encoding);
+    return encoding;
+  }
+
+  async #encode(name: string, revision: number, types: ReadonlySet<ChangeType>): Promise<EncodedPart> {
+    const part = await resultOfSteps(this.#gate, this.#steps(revision, types));
+    assert(part !== undefined, 'all steps ran');
     if (part.bytes.length > 0) this.#store(name, part);
     return part;
   }
 
-  #write(from: number, types: ReadonlySet<ChangeType>): EncodedPart {
+  *#steps(from: number, types: ReadonlySet<ChangeType>): Generator<undefined, EncodedPart, void> {
     const { changes, revision, hasMissed } = this.#feed.read(from, MAX_PART_CHANGES, types);
     let text = '';
     for (const change of changes) {
-      text += eventText('change', this.idOf(change.revision), changeDocument(this.#model, change));
+      text += `event: change\nid: ${this.idOf(change.revision)}\ndata: `;
+      for (const piece of changeJSON(this.#model, change)) {
+        text += piece ?? '';
+        // Only one service with many backends is longer than a part.
+        if (piece === undefined || text.length >= MAX_PART_LENGTH) yield;
+      }
+      text += '\n\n';
       if (text.length >= MAX_PART_LENGTH)
         return { bytes: ENCODER.encode(text), revision: change.revision, hasMissed };
     }
@@ -126,11 +148,10 @@ export class MonitorParts {
  * - `heartbeat`: a {@link HeartbeatDocument}, if nothing else was sent for 5 s
  *
  * A client resumes with the id of its last event as `Last-Event-ID`. Ids advance with changes of other types, too. A
- * part is encoded when the client has read the previous one, so nothing is queued for slow clients. The gate limits the
- * parts in one turn of the event loop, because clients at different revisions do not share them.
+ * part is encoded when the client has read the previous one, so nothing is queued for slow clients.
  */
 export async function* monitorEvents(
-  { feed, clock, gate }: Pick<RouteContext, 'feed' | 'clock' | 'gate'>,
+  { feed, clock }: Pick<RouteContext, 'feed' | 'clock'>,
   parts: MonitorParts,
   { types, from }: MonitorRequest,
   signal: AbortSignal,
@@ -139,8 +160,8 @@ export async function* monitorEvents(
   let isFirst = true;
   let lastEventAt = clock.now();
   while (!signal.aborted && !feed.ended) {
-    if (!(await gate.pass(gate.slice, signal))) return;
-    const part = parts.after(revision, types);
+    const part = await parts.after(revision, types);
+    if (signal.aborted) return;
     if (part.hasMissed || isFirst) {
       const event = part.hasMissed ? 'resync' : 'synced';
       const start = part.hasMissed ? part.revision : revision;
@@ -167,25 +188,40 @@ function eventText(event: string, id: string, data: unknown): string {
   return `event: ${event}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-function changeDocument(model: ReadModel, { revision, type, key, at }: FeedChange): ChangeDocument {
-  const value = currentValue(model, type, key);
+/** Yields the JSON text of a `ChangeDocument` in pieces, and `undefined` for steps without one. */
+function* changeJSON(
+  model: ReadModel,
+  { revision, type, key, at }: FeedChange,
+): Generator<string | undefined, void, void> {
+  const value = currentValueJSON(model, type, key);
   const kind = value === undefined ? 'delete' : 'upsert';
-  return { revision, at: isoTime(at), type, kind, key, ...(value && { value }) };
+  const fields: ChangeDocument = { revision, at: isoTime(at), type, kind, key };
+  if (value === undefined) {
+    yield JSON.stringify(fields);
+    return;
+  }
+  yield `${JSON.stringify(fields).slice(0, -1)},"value":`;
+  yield* value;
+  yield '}';
 }
 
-function currentValue(model: ReadModel, type: ChangeType, key: string): ChangeDocument['value'] {
+function currentValueJSON(
+  model: ReadModel,
+  type: ChangeType,
+  key: string,
+): Iterable<string | undefined> | undefined {
   switch (type) {
     case 'ip': {
       const entry = model.ipcache.lookupByPrefix(key);
-      return entry && entryDocument(entry, model);
+      return entry && [JSON.stringify(entryDocument(entry, model))];
     }
     case 'node': {
       const node = model.nodes.get(key);
-      return node && nodeDocument(node, model);
+      return node && [JSON.stringify(nodeDocument(node, model))];
     }
     case 'service': {
       const announced = model.services.get(parseServiceKey(key));
-      return announced && serviceDocument(announced, model);
+      return announced && serviceJSON(announced, model);
     }
   }
 }

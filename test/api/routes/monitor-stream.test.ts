@@ -1,13 +1,15 @@
 import { expect, it, vi } from 'vitest';
 import { ALL_TYPES } from '../../../src/api/change-types.ts';
 import { MonitorParts, monitorEvents } from '../../../src/api/routes/monitor-stream.ts';
-import { TurnGate } from '../../../src/base/turn-gate.ts';
+import { OPEN_GATE, TurnGate } from '../../../src/base/turn-gate.ts';
+import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
+import { createService } from '../../../src/servicecache/service.ts';
 import { TestModel } from '../support/model.ts';
 import { testApp } from '../support/test-app.ts';
 
-it('the part after one with a long text continues after its last change', () => {
+it('the part after one with a long text continues after its last change', async () => {
   const { model, feed } = testApp();
-  const parts = new MonitorParts({ model, feed, instance: 'abc' });
+  const parts = new MonitorParts({ model, feed, instance: 'abc', gate: OPEN_GATE });
   const begin = feed.revision;
   const keys = Array.from({ length: 5 }, (_, at) => `10.9.0.${at}`);
   for (const key of keys)
@@ -19,7 +21,7 @@ it('the part after one with a long text continues after its last change', () => 
   const sent: string[] = [];
   let count = 0;
   for (let revision = begin; revision < feed.revision; count++) {
-    const part = parts.after(revision, ALL_TYPES);
+    const part = await parts.after(revision, ALL_TYPES);
     for (const [, key = ''] of new TextDecoder().decode(part.bytes).matchAll(/"key":"([\d.]+)\/32"/g))
       sent.push(key);
     ({ revision } = part);
@@ -30,7 +32,7 @@ it('the part after one with a long text continues after its last change', () => 
 it('events name the changed key, and its value unless it was deleted', async () => {
   const { model, feed } = testApp(new TestModel());
   model.services.markSynced();
-  const parts = new MonitorParts({ model, feed, instance: 'abc' });
+  const parts = new MonitorParts({ model, feed, instance: 'abc', gate: OPEN_GATE });
   const claim = { identity: 1234, source: 'k8s' } as const;
   for (const key of ['10.9.0.1', '10.9.0.2']) model.ipcache.upsert(key, claim);
   const shop = { namespace: 'shop', name: 'cart' };
@@ -44,7 +46,7 @@ it('events name the changed key, and its value unless it was deleted', async () 
   const event = (revision: number, change: object): string =>
     `event: change\nid: abc.${revision}\ndata: ${JSON.stringify({ revision, at, ...change })}\n\n`;
   const upsert = (type: string, key: string, value: object): object => ({ type, kind: 'upsert', key, value });
-  const part = parts.after(0, ALL_TYPES);
+  const part = await parts.after(0, ALL_TYPES);
   expect(new TextDecoder().decode(part.bytes)).toBe(
     [
       event(
@@ -74,29 +76,29 @@ it('events name the changed key, and its value unless it was deleted', async () 
     ].join(''),
   );
   expect(part).toMatchObject({ revision: 9, hasMissed: false });
-  expect(parts.after(10, ALL_TYPES)).toEqual({ bytes: new Uint8Array(), revision: 9, hasMissed: true });
+  expect(await parts.after(10, ALL_TYPES)).toEqual({ bytes: new Uint8Array(), revision: 9, hasMissed: true });
 });
 
-it('a part without changes is read again', () => {
+it('a part without changes is read again', async () => {
   const { model, feed } = testApp(new TestModel());
-  const parts = new MonitorParts({ model, feed, instance: 'abc' });
-  expect(parts.after(0, ALL_TYPES).bytes).toHaveLength(0);
+  const parts = new MonitorParts({ model, feed, instance: 'abc', gate: OPEN_GATE });
+  expect((await parts.after(0, ALL_TYPES)).bytes).toHaveLength(0);
   model.ipcache.upsert('10.9.0.1', { identity: 7, source: 'kvstore' });
-  expect(parts.after(0, ALL_TYPES)).toMatchObject({ revision: 1 });
-  expect(parts.after(0, ALL_TYPES).bytes.length).toBeGreaterThan(0);
+  expect(await parts.after(0, ALL_TYPES)).toMatchObject({ revision: 1 });
+  expect((await parts.after(0, ALL_TYPES)).bytes.length).toBeGreaterThan(0);
 });
 
-it('the last 2 MB of the parts of monitors are shared', () => {
+it('the last 2 MB of the parts of monitors are shared', async () => {
   const { model, feed } = testApp(new TestModel());
-  const parts = new MonitorParts({ model, feed, instance: 'abc' });
-  const written: ReturnType<typeof parts.after>[] = [];
+  const parts = new MonitorParts({ model, feed, instance: 'abc', gate: OPEN_GATE });
+  const written: Awaited<ReturnType<typeof parts.after>>[] = [];
   for (let change = 1; change <= 80; change++) {
     model.ipcache.upsert('10.9.0.1', {
       identity: change,
       source: 'kvstore',
       k8s: { namespace: 'shop', podName: 'x'.repeat(60_000) },
     });
-    const part = parts.after(feed.revision - 1, ALL_TYPES);
+    const part = await parts.after(feed.revision - 1, ALL_TYPES);
     written.push(part);
     expect(parts.after(feed.revision - 1, ALL_TYPES)).toBe(part);
   }
@@ -107,21 +109,23 @@ it('the last 2 MB of the parts of monitors are shared', () => {
   });
   expect(new Set(expected).size).toBe(2);
   // Newest first. The parts that are not kept are empty now, because their key has a later change.
-  const isKept = written.toReversed().map((part, at) => parts.after(79 - at, ALL_TYPES) === part);
+  const isKept: boolean[] = [];
+  for (const [at, part] of written.toReversed().entries())
+    isKept.push((await parts.after(79 - at, ALL_TYPES)) === part);
   expect(isKept).toEqual(expected);
 });
 
 it('the parts of monitors at different revisions are encoded in several turns', async () => {
   const { model, feed } = testApp(new TestModel());
   for (let at = 0; at < 40; at++) model.ipcache.upsert(`10.9.0.${at}`, { identity: 7, source: 'kvstore' });
-  const parts = new MonitorParts({ model, feed, instance: 'abc' });
-  const encoded = vi.spyOn(parts, 'after');
+  const encoded = vi.spyOn(feed, 'read');
   const turns: (() => void)[] = [];
   const { clock } = model;
   const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 80 });
+  const parts = new MonitorParts({ model, feed, instance: 'abc', gate });
   const { signal } = new AbortController();
   const first = Array.from({ length: 40 }, (_, from) =>
-    monitorEvents({ feed, clock, gate }, parts, { types: ALL_TYPES, from }, signal).next(),
+    monitorEvents({ feed, clock }, parts, { types: ALL_TYPES, from }, signal).next(),
   );
   const encodedByTurn: number[] = [];
   do {
@@ -131,4 +135,27 @@ it('the parts of monitors at different revisions are encoded in several turns', 
   } while (turns.length > 0);
   await Promise.all(first);
   expect(encodedByTurn).toEqual([16, 24, 32, 40, 40]);
+});
+
+it('a service with many backends is encoded in several steps (regression: 100,000 took 0.1 s in one turn)', async () => {
+  const { model, feed } = testApp(new TestModel());
+  const shop = { namespace: 'shop', name: 'cart' };
+  model.services.updateService(createService({ id: shop, clusterIPs: ['172.16.0.10'] }));
+  const addresses = Array.from({ length: 5_000 }, (_, at) => `10.9.${at >> 8}.${at & 255}`);
+  model.services.updateEndpoints(
+    createEndpointSlice({
+      service: shop,
+      backends: addresses.map((address) => createBackend({ address, ports: [] })),
+    }),
+  );
+  const gate = new TurnGate({ clock: model.clock, nextTurn: setImmediate });
+  const steps = vi.spyOn(gate, 'run');
+  const parts = new MonitorParts({ model, feed, instance: 'abc', gate });
+  const [part, same] = [parts.after(0, ALL_TYPES), parts.after(0, ALL_TYPES)];
+  const lines = new TextDecoder().decode((await part).bytes).split('\n');
+  const change = JSON.parse(lines[2]?.slice('data: '.length) ?? '');
+  expect(change.value.backends.map(({ address }: { address: string }) => address)).toEqual(addresses.sort());
+  // The sort takes 9 + 40 steps.
+  expect(steps.mock.calls.length).toBeGreaterThan(50);
+  expect(await same).toBe(await part);
 });
