@@ -31,8 +31,8 @@ const FRONTEND_TEXTS: Readonly<Record<FrontendKind, string>> = {
   'ingress-ip': 'load balancer IP',
 };
 
-/** Number of nodes compared per step: less than a millisecond. */
-const NODES_PER_STEP = 1_024;
+/** Number of services or nodes read per step: about a millisecond. */
+const ITEMS_PER_STEP = 1_024;
 
 /**
  * Appends the services and nodes with this IP (in any spelling) to `roles`, in steps. If the IP has no entry of its
@@ -43,12 +43,12 @@ export function* addressRoles(
   ip: string,
   roles: AddressRoleDocument[],
 ): Generator<void, void, void> {
-  roles.push(...serviceRoles(services, ip));
+  yield* addServiceRoles(services, ip, roles);
   const canonical = canonicalAddress(ip);
   const address = Prefix.parse(ip);
   const hasEntry = address !== undefined && ipcache.lookupByPrefix(address.toString()) !== undefined;
   const podCIDRRoles: AddressRoleDocument[] = [];
-  yield* forEachInSteps(nodes.nodes(), NODES_PER_STEP, ({ fields, fullName: name }) => {
+  yield* forEachInSteps(nodes.nodes(), ITEMS_PER_STEP, ({ fields, fullName: name }) => {
     const as = nodeAddressType(fields, canonical);
     if (as !== undefined) roles.push({ kind: 'node', name, as, text: `${as} of node ${name}` });
     const cidr = hasEntry ? undefined : podCIDROf(fields, address);
@@ -58,26 +58,27 @@ export function* addressRoles(
   for (const role of podCIDRRoles) roles.push(role);
 }
 
-/** Returns the services with this IP, each with its ports. */
-function serviceRoles(services: ReadModel['services'], ip: string): readonly AddressRoleDocument[] {
+/** Appends the services with this IP, each with its ports, in steps. */
+function* addServiceRoles(
+  services: ReadModel['services'],
+  ip: string,
+  roles: AddressRoleDocument[],
+): Generator<void, void, void> {
   const frontends = new Map<
     string,
     { readonly kind: FrontendKind; readonly name: string; ports: string[] }
   >();
-  for (const { id, frontend } of services.lookupAddress(ip)) {
+  yield* forEachInSteps(services.lookupAddress(ip), ITEMS_PER_STEP, ({ id, frontend }) => {
     const { kind } = frontend;
     const name = formatServiceID(id);
     const ports: string[] = frontends.get(`${kind} ${name}`)?.ports ?? [];
     ports.push(`${frontend.port}/${protocolName(frontend.protocol)}`);
     frontends.set(`${kind} ${name}`, { kind, name, ports });
-  }
-  return [...frontends.values()].map(({ kind, name, ports }) => ({
-    kind: 'service',
-    name,
-    as: kind,
-    ports,
-    text: `${FRONTEND_TEXTS[kind]} of ${name} (${ports.join(', ')})`,
-  }));
+  });
+  yield* forEachInSteps(frontends.values(), ITEMS_PER_STEP, ({ kind, name, ports }) => {
+    const text = `${FRONTEND_TEXTS[kind]} of ${name} (${ports.join(', ')})`;
+    roles.push({ kind: 'service', name, as: kind, ports, text });
+  });
 }
 
 /** Returns the pod CIDR of a node that contains an address; `undefined` if there is none. */

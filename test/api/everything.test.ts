@@ -518,6 +518,20 @@ it('compares at most 1,024 nodes with an address in one step (regression: all, 5
   expect(steps).toEqual([1_024, 2_048, 3_072, 4_096]);
 });
 
+it('200,000 services share an address (regression: the answer exceeded the limit of arguments)', () => {
+  const model = new TestModel();
+  const frontend = { kind: 'external-ip', ip: '198.51.100.1', port: 80, protocol: 6 };
+  const matches = Array.from({ length: 200_000 }, (_, at) => ({
+    id: { namespace: 'shop', name: `cart-${at}` },
+    frontend,
+  }));
+  Object.assign(model.services, { lookupAddress: () => matches });
+  const roles: AddressRoleDocument[] = [];
+  let steps = 0;
+  for (const _ of addressRoles(model, '198.51.100.1', roles)) steps++;
+  expect([roles.length, steps]).toEqual([200_000, 390]);
+});
+
 it('an address without a pod is in a pod CIDR of a node', () => {
   const model = new TestModel();
   model.nodes.nodeUpdated({
