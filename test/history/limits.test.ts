@@ -42,6 +42,16 @@ describe('the memory of a history', () => {
     expect(await itemsOf(history.past.records())).toHaveLength(history.status().recordsInMemory);
   });
 
+  it('yields few records of services with many backends in a slice (regression: 128, which took 65 ms)', async () => {
+    const { history } = recorded(4096 * KIB);
+    const backends = Array.from({ length: 200 }, (_, at) => ({ address: `10.0.0.${at}`, state: 'active' }));
+    for (let at = 0; at < 60; at++)
+      history.recordDocument('service', `shop/${at}`, 'baltic', { before: undefined, after: { backends } });
+    const lengths: number[] = [];
+    for await (const slice of history.past.records()) lengths.push(slice.length);
+    expect([lengths.reduce((a, b) => a + b), Math.max(...lengths)]).toEqual([61, 9]);
+  });
+
   it('does not keep the uncertain intervals of dropped records while an earlier interval lasts', () => {
     const clock = new ManualClock();
     const log = new ChangeLog(clock, 256 * KIB);

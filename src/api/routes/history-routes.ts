@@ -11,6 +11,7 @@ import { parseServiceKey } from '../../servicecache/service-id.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import {
   causeDocument,
+  type HistoryDocument,
   historyOf,
   notRetainedProblem,
   recordDocument,
@@ -21,7 +22,8 @@ import { ProblemError } from '../problem.ts';
 import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { whenText } from '../when.ts';
-import { answerJSON } from './answer.ts';
+import { answerJSON, answerPieces } from './answer.ts';
+import { pageJSON } from './list-pages.ts';
 import {
   answers,
   checkConnected,
@@ -93,7 +95,7 @@ const AROUND = createRoute({
 });
 
 export function addHistoryRoutes(app: ApiApp, context: RouteContext): void {
-  const { model, clock } = context;
+  const { model, clock, gate } = context;
   app.openapi(LIST, async (c) => {
     const { key, from, to, after, limit } = c.req.valid('query');
     const history = historyOf(model);
@@ -108,12 +110,13 @@ export function addHistoryRoutes(app: ApiApp, context: RouteContext): void {
       });
     const range = { ...(await rangeOf(past, begin, end, after)), limit: limit + 1 };
     const { page, more } = await readRecords(c, recordsOf(past, key, range), limit);
-    return answerJSON(c, {
-      items: page.map(recordDocument),
-      retained: retainedDocument(past.retained),
-      more,
-      changes: history.status().recordsInMemory,
-    });
+    const { recordsInMemory: changes } = history.status();
+    const answer = { items: page, retained: retainedDocument(past.retained), more, changes };
+    return answerPieces<HistoryDocument>(
+      c,
+      gate,
+      pageJSON(answer, (record) => [JSON.stringify(recordDocument(record))]),
+    );
   });
   const limitGroupings = limitConcurrency(MAX_GROUPINGS, 'requests for the changes around a moment');
   app.openapi(AROUND, async (c) => {

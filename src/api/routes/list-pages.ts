@@ -202,7 +202,7 @@ function viewsOf(cursors: Iterable<ListCursor<unknown>>): ReadonlySet<object> {
 
 /** Yields the JSON text of a page in pieces. `jsonOf` yields that of an item. */
 export function* pageJSON<T>(
-  { items, ...fields }: ListPage<T>,
+  { items, ...fields }: { readonly items: readonly T[] },
   jsonOf: (item: T) => Iterable<string | undefined>,
 ): Generator<string | undefined, void, void> {
   yield '{"items":[';

@@ -14,6 +14,9 @@ import type { RetainedInterval, Uncertainty, When } from '../types.ts';
 /** Number of records that are decoded and undone in one slice, which takes 1 to 2 ms. */
 const RECORDS_PER_SLICE = 128;
 
+/** Bytes after which a slice of all records ends, because a record of a service may contain 100,000 backends. */
+const BYTES_PER_SLICE = 65_536;
+
 /** A slice of the heads of the records of a segment, newest first. */
 export interface SegmentHeads {
   readonly segment: Segment;
@@ -149,22 +152,31 @@ export class Reading {
     for (const part of life.parts.toReversed()) {
       if (!isWanted(part)) continue;
       for await (const segment of this.segment(part))
-        for await (const heads of this.#slices(part, segment.newestHeads())) yield { segment, heads };
+        for await (const heads of this.#slices(part, segment.newestHeads(), BYTES_PER_SLICE))
+          yield { segment, heads };
     }
   }
 
-  /** Yields items of a segment in slices, without those that were recorded after the query began. */
+  /**
+   * Yields items of a segment in slices, without those that were recorded after the query began. `maxBytes`: the bytes
+   * from the last to the first item of a slice, after which it ends.
+   */
   async *#slices<T extends { readonly position: number }>(
     part: SegmentPart,
     items: Iterator<T, void, void>,
+    maxBytes: number = Number.POSITIVE_INFINITY,
   ): AsyncGenerator<readonly T[], void, void> {
     for (let isAtEnd = false; !isAtEnd; ) {
       const slice: T[] = [];
+      let bytes = 0;
       try {
-        while (!isAtEnd && slice.length < RECORDS_PER_SLICE) {
+        while (!isAtEnd && slice.length < RECORDS_PER_SLICE && bytes < maxBytes) {
           const { value } = items.next();
           if (value === undefined) isAtEnd = true;
-          else if (value.position < part.endPosition) slice.push(value);
+          else if (value.position < part.endPosition) {
+            slice.push(value);
+            bytes = (slice[0]?.position ?? 0) - value.position;
+          }
         }
       } catch (error) {
         if (!(error instanceof DamagedError) || part.stored === undefined) throw error;
