@@ -100,6 +100,7 @@ class BenchModel implements ReadModel {
   readonly originOf = (): OriginDocument => ({ text: 'this agent', store: 'agent' });
   readonly restoredIdentity = (): undefined => undefined;
   readonly identities = (): readonly [] => [];
+  readonly clusterNames = (): readonly [] => [];
   readonly cluster = (): undefined => undefined;
   readonly clusterMetrics = (): readonly [] => [];
   readonly rejections = (): RejectionStatus => ({

@@ -485,6 +485,10 @@ export class Agent implements ReadModel, PlayTarget {
     return withRestored(this.#reportedIdentities.entries(), this.#stateKeeper?.restoration);
   }
 
+  clusterNames(): readonly string[] {
+    return this.#mesh.followed?.names ?? [];
+  }
+
   cluster(name: string): ClusterDetailDocument | undefined {
     return this.#mesh.followed?.detailOf(name);
   }

@@ -93,6 +93,8 @@ export interface ReadModel extends EngineViews {
   readonly originOf: (claim: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>) => OriginDocument;
   /** Returns the age of an identity whose labels were restored and not confirmed. */
   readonly restoredIdentity: (identity: number) => RestoredDocument | undefined;
+  /** Returns the names of the followed clusters, the local one first. */
+  clusterNames(): readonly string[];
   /** Returns the status of a cluster with its stores; `undefined` if it is not followed. */
   cluster(name: string): ClusterDetailDocument | undefined;
   /** Returns the metrics of all followed clusters. */

@@ -183,7 +183,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     await runWhileConnected(c, gate, claims.read());
     const document: DigestDocument = {
       version: DIGEST_VERSION,
-      cluster: model.status().cluster,
+      cluster: model.nodes.localNode.cluster,
       node: nodeFullName(model.nodes.localNode),
       instance,
       settings: model.nodes.configuration,

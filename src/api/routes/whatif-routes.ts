@@ -128,10 +128,8 @@ async function evaluate(
   signal: AbortSignal,
 ): Promise<WhatIfAnswer> {
   const { ipcache, services, nodes } = model;
-  const { cluster: localCluster, clusters: followed } = model.status();
-  const clusters = function* (): Generator<string> {
-    for (const { name } of followed) if (name !== localCluster) yield name;
-  };
+  const { cluster: localCluster } = nodes.localNode;
+  const clusters = (): readonly string[] => model.clusterNames().filter((name) => name !== localCluster);
   try {
     return await whatIf(
       { ipcache, services, nodes, identities: () => model.identities(), clusters, localCluster },

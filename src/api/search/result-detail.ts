@@ -9,7 +9,7 @@ import type { SearchKind } from './search-document.ts';
 /** The state that is searched. */
 export type SearchModel = Pick<
   ReadModel,
-  'ipcache' | 'services' | 'nodes' | 'labelsOf' | 'clusterOf' | 'identities' | 'status'
+  'ipcache' | 'services' | 'nodes' | 'labelsOf' | 'clusterOf' | 'identities' | 'cluster' | 'clusterNames'
 >;
 
 /** The detail of a result that was removed during the search. */
@@ -80,7 +80,7 @@ function identityDetail(model: SearchModel, key: string): string {
 }
 
 function clusterDetail(model: SearchModel, name: string): string {
-  const cluster = model.status().clusters.find((other) => other.name === name);
+  const cluster = model.cluster(name);
   if (cluster === undefined) return REMOVED;
   const keys = Object.values(cluster.keys).reduce((sum, count) => sum + count, 0);
   return `${cluster.state}, ${counted(keys, 'key')}`;

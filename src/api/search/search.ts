@@ -237,8 +237,7 @@ class Search {
   *#compareNames(): Generator<void, void, void> {
     const { services, nodes, ipcache } = this.#model;
     const name = this.#lower;
-    for (const { name: cluster } of this.#model.status().clusters)
-      this.#add('cluster', cluster, matchOf(cluster, name));
+    for (const cluster of this.#model.clusterNames()) this.#add('cluster', cluster, matchOf(cluster, name));
     for (const _ of ipcache.podsOf(name, 1)) this.#add('namespace', name, 'exact');
     yield* this.#compareSome(ipcache.namespaces(), 'namespace', (namespace) =>
       this.#add('namespace', namespace, matchOf(namespace, name)),

@@ -107,6 +107,10 @@ export class TestModel implements ReadModel {
     return [{ identity: 1234, labels: CHECKOUT, cluster: 'own' }];
   }
 
+  clusterNames(): readonly string[] {
+    return this.status().clusters.map(({ name }) => name);
+  }
+
   cluster(name: string): ClusterDetailDocument | undefined {
     return name === 'baltic' ? BALTIC : undefined;
   }
