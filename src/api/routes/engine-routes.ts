@@ -114,8 +114,9 @@ function addServiceRoutes(app: ApiApp, context: RouteContext): void {
     const announced = services.get(id);
     const { at } = c.req.valid('query');
     if (at !== undefined) {
-      const current = announced && (await resultOfSteps(gate, serviceDocumentSteps(announced, model)));
-      const moment = await momentOf(context, 'service', name, current && { ...current }, at);
+      const current = async (): Promise<PastFields | undefined> =>
+        announced && { ...(await resultOfSteps(gate, serviceDocumentSteps(announced, model))) };
+      const moment = await momentOf(context, 'service', name, current, at);
       return answerPieces<ExplainedServiceDocument>(c, gate, pastServiceJSON(pastService(moment, name, at)));
     }
     const explaining = services.explainSteps(id);
@@ -152,7 +153,7 @@ function addNodeRoutes(app: ApiApp, context: RouteContext): void {
     const node = nodes.get(fullName);
     const { at } = c.req.valid('query');
     if (at !== undefined) {
-      const current = node && { ...documentOf(node) };
+      const current = (): PastFields | undefined => node && { ...documentOf(node) };
       return answerJSON(c, pastNode(await momentOf(context, 'node', fullName, current, at), fullName, at));
     }
     const explanation = nodes.explain(fullName);
@@ -260,16 +261,20 @@ function addList<V extends object, T extends object>(
   });
 }
 
-/** Returns the state of a service or a node at the moment `at`. `current`: its current document. */
-function momentOf(
+/**
+ * Returns the state of a service or a node at the moment `at`. `current` returns its document at the time of the call.
+ * The moment is computed first, because changes while the document is written are not in it.
+ */
+async function momentOf(
   { model, clock }: RouteContext,
   kind: 'service' | 'node',
   name: string,
-  current: PastFields | undefined,
+  current: () => PastFields | undefined | Promise<PastFields | undefined>,
   at: string,
 ): Promise<DocumentMoment> {
   const history = historyOf(model);
-  return history.past.documentAt(kind, name, current, whenParameter(history, 'at', at, clock.wallTime()));
+  const when = whenParameter(history, 'at', at, clock.wallTime());
+  return history.past.documentAt(kind, name, await current(), when);
 }
 
 function serviceFilter({ namespace, cluster, served }: Filters): (announced: AnnouncedService) => boolean {

@@ -1,4 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
+import { recordDocuments } from '../../../src/agent/recorded-documents.ts';
+import type { ExplainedServiceDocument } from '../../../src/api/documents.ts';
 import {
   causeDocument,
   type HistoryDocument,
@@ -6,6 +8,8 @@ import {
   recordDocument,
 } from '../../../src/api/history-documents.ts';
 import type { ReadModel } from '../../../src/api/read-model.ts';
+import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
+import { createService } from '../../../src/servicecache/service.ts';
 import { haveOneClass } from '../../base/support/hidden-class.ts';
 import { TestModel } from '../support/model.ts';
 import { testApp } from '../support/test-app.ts';
@@ -45,6 +49,27 @@ async function lived(): Promise<{
 const iso = (ms: number): string => encodeURIComponent(new Date(ms).toISOString());
 
 describe('at', () => {
+  it('of now is the time of the request, although a large service is written in several turns', async () => {
+    const model = new TestModel();
+    const { app } = testApp(model);
+    recordDocuments(model.history, model);
+    const id = { namespace: 'shop', name: 'cart' };
+    model.services.updateService(createService({ id, clusterIPs: ['172.16.0.10'] }));
+    const backends = Array.from({ length: 10_000 }, (_, at) =>
+      createBackend({ address: `10.9.${at >> 8}.${at & 255}`, ports: [] }),
+    );
+    model.services.updateEndpoints(createEndpointSlice({ service: id, backends }));
+    await model.clock.advance(1000);
+    const at = new Date(model.clock.wallTime()).toISOString();
+    const answer = app.request('/v1/services/shop/cart?at=-0s');
+    await new Promise(setImmediate);
+    const advanced = model.clock.advance(1000);
+    model.services.deleteService(id);
+    const body = (await (await answer).json()) as ExplainedServiceDocument;
+    await advanced;
+    expect([body.backends.length, body.past?.at]).toEqual([10_000, at]);
+  });
+
   it('gives the entry and the claims of an earlier moment', async () => {
     const { ask, begun } = await lived();
     expect(await ask(`/v1/ipcache/lookup/10.0.0.1?at=${iso(begun + 1500)}`)).toMatchObject({
