@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http2';
 import type { AddressInfo } from 'node:net';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { boolField, bytesField, message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
@@ -124,27 +124,4 @@ it('small messages do not block the event loop if no gate is given (regression: 
   transport.watch({ prefix: 'p/', startRevision: 3 }, observer);
   await until('all messages', () => turns.reduce((sum, received) => sum + received) === MESSAGES);
   expect(Math.max(...turns)).toBeLessThanOrEqual(2048);
-});
-
-it('a large message of a watch is copied as it arrives (regression: all of it in one turn, when its last byte arrived)', async () => {
-  const MESSAGES = 2;
-  const large = message(HEADER, ...Array.from({ length: 20_000 }, () => EVENT)); // 5 MB
-  const server = new FakeServer({
-    watch: (call) =>
-      void call.once('data', () => {
-        for (const answer of [CREATED, ...new Array<Buffer>(MESSAGES).fill(large)]) call.write(answer);
-      }),
-  });
-  const transport = await transportTo(server, new CountedTurns().gate);
-  const concat = vi.spyOn(Buffer, 'concat');
-  onTestFinished(() => concat.mockRestore());
-  let events = 0;
-  const onEvents = (received: readonly unknown[]): void => {
-    events += received.length;
-  };
-  const observer = { onCreated: () => {}, onEvents, onProgress: () => {}, onEnd: () => {} };
-  transport.watch({ prefix: 'p/', startRevision: 3 }, observer);
-  await until('all events', () => events === MESSAGES * 20_000);
-  const copied = concat.mock.calls.map(([parts]) => parts.reduce((sum, { length }) => sum + length, 0));
-  expect(Math.max(0, ...copied)).toBeLessThan(100_000);
 });
