@@ -45,7 +45,7 @@ import {
 } from './kinds.ts';
 import { KubernetesIdentities } from './kubernetes-identities.ts';
 import type { HandoverState } from './kvstore-handover.ts';
-import { ciliumNodeReader, type FedNodes, localNodeReader } from './node-readers.ts';
+import { ciliumNodeReader, type FedNodes, LocalNode, localNodeReader } from './node-readers.ts';
 import {
   type AnyFeed,
   type CauseListener,
@@ -391,8 +391,9 @@ export class KubernetesFeed implements AsyncDisposable {
     const onLabels = (labels: ReadonlyMap<string, string>): void => {
       this.#guard.call(this.#options.onHostLabels, labels);
     };
-    this.#add('ciliumnodes', ciliumNodeReader(engine, this.#options.keepRestoredNodes));
-    this.#add('nodes', localNodeReader(engine, nodeAnnotations, onLabels));
+    const local = new LocalNode(nodes);
+    this.#add('ciliumnodes', ciliumNodeReader(engine, local, this.#options.keepRestoredNodes));
+    this.#add('nodes', localNodeReader(engine, local, nodeAnnotations, onLabels));
   }
 
   #addServices(): void {

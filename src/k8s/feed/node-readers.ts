@@ -7,7 +7,6 @@ import {
   readCiliumNode,
   readNode,
 } from '../parse-nodes.ts';
-import type { ObjectFields } from '../parse-object.ts';
 import type { KindReader } from './object-feed.ts';
 
 /** The methods of `NodeManager` which the feed calls. */
@@ -19,63 +18,117 @@ export interface NodeEngine extends NodeCluster {
   readonly nodeName: string;
 }
 
+/** Type of the addresses at which Cilium has its routers. */
+const ROUTER = 'CiliumInternalIP';
+
 /**
- * Returns a reader of nodes. It has no `same`, because the node manager compares nodes itself, including labels
- * (KUBERNETES 38).
+ * Writes the local node: its Node, completed by what Cilium allocated to it, which only its CiliumNode contains
+ * (KUBERNETES 37, 39). It exists if the Node exists.
  */
-function nodeReader(
-  kind: string,
-  fields: readonly string[],
-  { nodes }: NodeEngine,
-  read: (fields: ObjectFields) => NodeSpec | undefined,
-): KindReader<NodeSpec> {
+export class LocalNode {
+  readonly #nodes: FedNodes;
+  #node: NodeSpec | undefined;
+  #allocated: NodeSpec | undefined;
+
+  constructor(nodes: FedNodes) {
+    this.#nodes = nodes;
+  }
+
+  setNode(node: NodeSpec | undefined): void {
+    const previous = this.#node;
+    this.#node = node;
+    if (node !== undefined) this.#write();
+    else if (previous !== undefined) this.#nodes.nodeDeleted(previous);
+  }
+
+  setCiliumNode(ciliumNode: NodeSpec | undefined): void {
+    this.#allocated = ciliumNode;
+    this.#write();
+  }
+
+  #write(): void {
+    if (this.#node === undefined) return;
+    this.#nodes.nodeUpdated(
+      this.#allocated === undefined ? this.#node : completed(this.#node, this.#allocated),
+    );
+  }
+}
+
+/**
+ * Returns a Node with the fields of its CiliumNode that a Node lacks. The CIDRs are those of the CiliumNode if it has
+ * some, because `spec.podCIDRs` of a Node are unused if Cilium allocates the CIDRs.
+ */
+function completed(node: NodeSpec, allocated: NodeSpec): NodeSpec {
+  const { ipv4AllocCIDR, ipv6AllocCIDR } = allocated;
+  const cidrs = ipv4AllocCIDR === undefined && ipv6AllocCIDR === undefined ? node : allocated;
+  const { addresses = [] } = node;
+  const routers = (allocated.addresses ?? []).filter(
+    ({ type, ip }) => type === ROUTER && !addresses.some((known) => known.ip === ip),
+  );
   return {
-    kind,
-    fields,
-    read,
+    ...allocated,
+    source: node.source,
+    labels: node.labels,
+    addresses: [...addresses, ...routers],
+    ipv4AllocCIDR: cidrs.ipv4AllocCIDR,
+    ipv6AllocCIDR: cidrs.ipv6AllocCIDR,
+    ipv4SecondaryAllocCIDRs: cidrs.ipv4SecondaryAllocCIDRs,
+    ipv6SecondaryAllocCIDRs: cidrs.ipv6SecondaryAllocCIDRs,
+    ipv4HealthIP: allocated.ipv4HealthIP ?? node.ipv4HealthIP,
+    ipv6HealthIP: allocated.ipv6HealthIP ?? node.ipv6HealthIP,
+    ipv4IngressIP: allocated.ipv4IngressIP ?? node.ipv4IngressIP,
+    ipv6IngressIP: allocated.ipv6IngressIP ?? node.ipv6IngressIP,
+    encryptionKey: allocated.encryptionKey || node.encryptionKey,
+  };
+}
+
+/**
+ * Returns a reader that writes CiliumNodes to the node manager, that of the local node to `local` (KUBERNETES 36 to
+ * 38). Unless `keepRestored` is true, the first complete list withdraws the restored nodes of the local cluster
+ * (KUBERNETES 41). It has no `same`, because the node manager compares nodes itself, including labels.
+ */
+export function ciliumNodeReader(
+  engine: NodeEngine,
+  local: LocalNode,
+  keepRestored = false,
+): KindReader<NodeSpec> {
+  const { nodes, nodeName, clusterName } = engine;
+  return {
+    kind: 'CiliumNode',
+    fields: CILIUM_NODE_FIELDS,
+    read: (fields) => readCiliumNode(fields, engine),
     change: (current, previous) => {
-      if (current !== undefined) nodes.nodeUpdated(current);
+      if ((current ?? previous)?.name === nodeName) local.setCiliumNode(current);
+      else if (current !== undefined) nodes.nodeUpdated(current);
       else if (previous !== undefined) nodes.nodeDeleted(previous);
     },
-  };
-}
-
-/**
- * Returns a reader that writes CiliumNodes of other nodes to the node manager (KUBERNETES 36 to 38). Unless
- * `keepRestored` is true, the first complete list withdraws the restored nodes of the local cluster (KUBERNETES 41).
- */
-export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): KindReader<NodeSpec> {
-  const read = (fields: ObjectFields): NodeSpec | undefined => {
-    const node = readCiliumNode(fields, engine);
-    return node?.name === engine.nodeName ? undefined : node;
-  };
-  return {
-    ...nodeReader('CiliumNode', CILIUM_NODE_FIELDS, engine, read),
     listed: () => {
-      if (!keepRestored) engine.nodes.withdraw({ source: 'restored', cluster: engine.clusterName });
+      if (!keepRestored) nodes.withdraw({ source: 'restored', cluster: clusterName });
     },
   };
 }
 
 /**
- * Returns a reader that writes the local Node to the node manager. Other Nodes are ignored (KUBERNETES 39).
+ * Returns a reader that writes the local Node to `local`. Other Nodes are ignored (KUBERNETES 39).
  *
  * @param withAnnotations if true, annotations are read (KUBERNETES 40)
  * @param onLabels receives the labels of the host endpoint with every change of the Node
  */
 export function localNodeReader(
   engine: NodeEngine,
+  local: LocalNode,
   withAnnotations: boolean,
   onLabels: (labels: ReadonlyMap<string, string>) => void,
 ): KindReader<NodeSpec> {
-  const reader = nodeReader('Node', NODE_FIELDS, engine, (fields) => {
-    const node = readNode(fields, engine, withAnnotations);
-    return node?.name === engine.nodeName ? node : undefined;
-  });
   return {
-    ...reader,
-    change: (current, previous) => {
-      reader.change(current, previous);
+    kind: 'Node',
+    fields: NODE_FIELDS,
+    read: (fields) => {
+      const node = readNode(fields, engine, withAnnotations);
+      return node?.name === engine.nodeName ? node : undefined;
+    },
+    change: (current) => {
+      local.setNode(current);
       if (current?.labels instanceof Map) onLabels(current.labels);
     },
   };

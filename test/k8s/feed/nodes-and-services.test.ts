@@ -129,6 +129,54 @@ describe('Nodes', () => {
     expect(hostLabels).toEqual([[['zone', 'a']]]);
   });
 
+  // regression: the router, health and ingress addresses of the local node had no identity, and its CIDRs were wrong
+  it('get what Cilium allocated from the CiliumNode, in any order, also beside annotations (K 37)', async () => {
+    const node = {
+      metadata,
+      spec: { podCIDRs: ['10.244.0.0/24'] },
+      status: { addresses: addresses.slice(0, 1) },
+    };
+    const local = { ...ciliumNode('n1', SPEC, { zone: 'old' }) };
+    for (const ciliumNodeFirst of [true, false]) {
+      const world = await new FeedWorld({ nodeAnnotations: true }).started();
+      if (ciliumNodeFirst) world.cluster.put('ciliumnodes', local);
+      expect(world.nodes.size).toBe(0);
+      world.cluster.put('nodes', node);
+      if (!ciliumNodeFirst) world.cluster.put('ciliumnodes', local);
+      expect(world.nodes.get('atlantic/n1')?.toJSON()).toMatchObject({
+        source: 'k8s',
+        labels: { zone: 'a' },
+        addresses: [
+          { type: 'InternalIP', ip: '192.0.2.1' },
+          { type: 'CiliumInternalIP', ip: '10.1.1.1' },
+        ],
+        ipv4AllocCIDR: '10.1.1.0/24',
+        ipv6AllocCIDR: 'fd00:1::/64',
+        ipv4SecondaryAllocCIDRs: ['10.1.2.0/24', '10.1.3.0/24'],
+        ipv4HealthIP: '10.1.1.99',
+        ipv6HealthIP: 'fd00:1::99',
+        ipv4IngressIP: '10.1.1.98',
+        encryptionKey: 3,
+        bootID: 'boot',
+      });
+      world.cluster.put('ciliumnodes', ciliumNode('n1', {}));
+      const kept = {
+        ipv4AllocCIDR: '10.244.0.0/24',
+        ipv4HealthIP: '10.1.1.99',
+        encryptionKey: 7,
+        bootID: '',
+      };
+      expect(world.nodes.get('atlantic/n1')?.toJSON()).toMatchObject(kept);
+      world.cluster.delete('ciliumnodes', 'n1');
+      expect(world.nodes.get('atlantic/n1')?.toJSON()).toMatchObject(kept);
+      world.cluster.put('ciliumnodes', local);
+      world.cluster.delete('nodes', 'n1');
+      expect(world.nodes.size).toBe(0);
+      world.cluster.put('ciliumnodes', ciliumNode('n1', {}));
+      expect(world.nodes.size).toBe(0);
+    }
+  });
+
   it('have their annotations applied if configured (K 40)', async () => {
     const world = await new FeedWorld({ nodeAnnotations: true }).started();
     world.cluster.put('nodes', { metadata, spec: {}, status: { addresses: [] } });
