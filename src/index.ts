@@ -41,7 +41,7 @@ export { IdentityResolver } from './clustermesh/identity-resolver.ts';
 export type { LocalClusterOptions, LocalClusterStatus } from './clustermesh/local-cluster.ts';
 export { LocalCluster } from './clustermesh/local-cluster.ts';
 export type { KeyVersion, ResourceStatuses } from './clustermesh/resource-stores.ts';
-export type { ServiceFormat } from './clustermesh/service-v2.ts';
+export type { ServiceFormat } from './clustermesh/service-format.ts';
 export type { SyncDeadline, SyncMembers, SyncProgress } from './clustermesh/sync-deadline.ts';
 export { waitForSync } from './clustermesh/sync-deadline.ts';
 export type {

@@ -23,7 +23,7 @@ const COALESCE_MS = 100;
 
 /** Maximum number of individually shown changes of a kind. The others are only counted. */
 const MAX_SHOWN = 8;
-/** The same maximum with the option `all`. It is reached only if the reader of the terminal has stopped reading. */
+/** The same maximum with the option `all`. It is reached only if the output is not read any more. */
 const MAX_SHOWN_ALL = 10_000;
 
 const KINDS: readonly ChangeType[] = ['node', 'service', 'ip'];
@@ -47,8 +47,8 @@ interface PendingChanges {
 
 /**
  * Shows each change of the agent's state in one line with its time. In a burst, it shows the first changes of each kind
- * and the number of the others. The state at the time of subscribing is not shown. While the reader of the terminal is
- * far behind, changes are counted. They are shown when it has caught up.
+ * and the number of the others. The state at the time of subscribing is not shown. While the reader of the output is
+ * far behind, all changes are collected like one burst, and shown when the reader has caught up.
  */
 export class LiveView {
   readonly #views: EngineViews;
@@ -108,7 +108,7 @@ export class LiveView {
     });
   }
 
-  /** Shows a headline, after all changes before it unless the reader is far behind. */
+  /** Shows the pending changes, then a headline. If the reader is far behind, shows only the headline. */
   print(text: string): void {
     this.flush();
     this.#terminal.line();

@@ -1,5 +1,5 @@
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import type { ServiceFormat } from '../clustermesh/service-v2.ts';
+import type { ServiceFormat } from '../clustermesh/service-format.ts';
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';

@@ -22,7 +22,8 @@ export type DifferenceKind = (typeof DIFFERENCES)[number];
  * Differences that are no faults. `local-identity`: each node numbers the identities of CIDRs itself. `reserved`:
  * entries that every agent creates. `own-endpoint`: endpoints of the node itself have no host. `other-cluster`: the
  * entry belongs to a cluster that the sources do not contain. `native-routing`: no entry of the table has a host.
- * `unfinished`: the endpoint has no identity yet. `younger`: the entry changed while the archive was written.
+ * `unfinished`: the endpoint has no identity yet, or the sources contain no endpoints. `younger`: the entry changed
+ * while the archive was written.
  * `undecidable`: a part of the sources that may have the entry cannot be read.
  */
 export type ExpectedKind =
@@ -143,7 +144,7 @@ export class TableComparison {
     return verdict;
   }
 
-  /** Returns the result, with the missing prefixes of the table. */
+  /** Compares the prefixes that the table lacks, and returns the result. */
   finish(): TableComparisonResult {
     for (const [prefix, known] of this.#sources.prefixes)
       if (!this.#seen.has(prefix)) this.#record(this.#judgeMissing(prefix, known), prefix, undefined, known);
@@ -179,7 +180,7 @@ export class TableComparison {
     return known.identity === unmanaged ? 'unfinished' : 'identity';
   }
 
-  /** Returns `stale`, unless an entry without a source is no fault. */
+  /** Returns the verdict for an entry that no source has: `stale`, or why this is no fault. */
   #judgeUnknown({ prefix, identity }: TableEntry): Verdict {
     const { clusterID, hasAllClusters, kinds, incomplete } = this.#sources;
     const address = addressOf(prefix);

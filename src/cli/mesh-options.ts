@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { SERVICE_V2, type ServiceFormat } from '../clustermesh/service-v2.ts';
+import { SERVICE_FORMATS, type ServiceFormat } from '../clustermesh/service-format.ts';
 import type { Logger } from '../process/log.ts';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../process/log-options.ts';
 import type { CommandIO } from './io.ts';
@@ -158,7 +158,7 @@ export function addMeshOptions(command: Command): Command {
       choice(
         '--service-v2 <format>',
         'auto: read services of remote clusters as endpoint slices if they export only slices; slices: if they export any; legacy: never',
-        SERVICE_V2,
+        SERVICE_FORMATS,
         'auto',
       ),
     )

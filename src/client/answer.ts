@@ -55,8 +55,8 @@ export function table(
 }
 
 /**
- * Returns the largest limit of the columns after the first with which lines fit into `width`; infinity if they fit
- * without a limit, or not even with {@link MIN_CELL_WIDTH}.
+ * Returns the largest maximum width of the columns after the first with which the lines fit into `width`. Returns
+ * infinity if they fit without a maximum, or do not fit with {@link MIN_CELL_WIDTH} either.
  */
 function cellLimit(rows: readonly (readonly string[])[], width: number, minimum: readonly number[]): number {
   const widths = [...minimum];

@@ -22,7 +22,7 @@ import { MESH_ENGINES, type MeshEngines } from './engines.ts';
 import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
 import type { KeyVersion } from './resource-stores.ts';
-import type { ServiceFormat } from './service-v2.ts';
+import type { ServiceFormat } from './service-format.ts';
 
 /** Options of {@link ClusterMesh}. */
 export interface ClusterMeshOptions extends ClusterSetOptions, RuntimeOptions, MeshEngines, FollowingOptions {

@@ -37,7 +37,7 @@ import {
   ResourceStores,
   type StoreHooks,
 } from './resource-stores.ts';
-import type { ServiceFormat } from './service-v2.ts';
+import type { ServiceFormat } from './service-format.ts';
 
 export interface ClusterStoresOptions extends StoreHooks {
   readonly cluster: string;

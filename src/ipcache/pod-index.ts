@@ -24,8 +24,8 @@ interface Namespace {
 }
 
 /**
- * Index of entries by pod. It contains no names of pods, because it compares those of the entries, and no objects,
- * because a `Map` of a million pods moves all of them in one turn when it grows.
+ * Index of entries by pod. It stores no names of pods: a lookup compares the names in the entries. It is no `Map`,
+ * because a `Map` of a million pods moves all its items in one turn when it grows.
  *
  *     (namespace, pod) ─► hash ─► HashChains ─► row of the pod ─► SlotLinks: slot ─► slot ─► …
  *     namespace ─► SlotLinks: row of its latest pod ─► row ─► …

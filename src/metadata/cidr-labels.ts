@@ -23,8 +23,8 @@ const CILIUM_PREFIX = 'io.cilium.k8s';
 
 /**
  * Returns the labels of the CIDRs of a CiliumCIDRGroup (KUBERNETES 50): the labels of the group and its name, both with
- * source `cidrgroup`, and the world label. Each label of the group is contained twice, as in 1.20, the second time with
- * its value in its key: if several groups have a CIDR, it keeps only one value of each key.
+ * source `cidrgroup`, and the world label. As in 1.20, each label of a group is added twice, the second time with its
+ * value in its key: if a CIDR is in several groups, only one value of each key is kept.
  */
 export function cidrGroupLabels(
   name: string,

@@ -14,7 +14,7 @@ export interface KvstoreReachOptions {
   readonly onChange?: ((problem: string | undefined) => void) | undefined;
 }
 
-/** Returns the text of the problem of a kvstore, or of its end. */
+/** Returns a text for the problem of a kvstore; if it is undefined, a text for the end of the problem. */
 export function reachText(problem: string | undefined): string {
   return problem === undefined ? 'the kvstore answers again' : `the kvstore does not answer: ${problem}`;
 }

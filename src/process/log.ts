@@ -23,7 +23,9 @@ function textLine(json: string): string {
   return `${level.padEnd(5)} ${printable(`${msg ?? ''}${cause}`)}\n`;
 }
 
-/** Returns the fields of an error as pino does, but its message without those of its causes, which the stack has. */
+/**
+ * Returns the fields of an error. Pino appends the messages of its causes to `message`; here, only `stack` has them.
+ */
 function serializeError(err: unknown): unknown {
   return err instanceof Error ? Object.assign(stdSerializers.err(err), { message: err.message }) : err;
 }

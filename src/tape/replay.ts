@@ -18,7 +18,7 @@ const RECENT_KEYS = 4096;
 
 /** A digest unlike that of the recorded agent. */
 export interface DigestDifference {
-  /** The group of writers. */
+  /** The writers of the compared claims: see `GroupDigest`. */
   readonly writer: string;
   readonly recorded: string | undefined;
   readonly replayed: string | undefined;

@@ -1,4 +1,4 @@
-import { SERVICE_V2, type ServiceFormat } from '../clustermesh/service-v2.ts';
+import { SERVICE_FORMATS, type ServiceFormat } from '../clustermesh/service-format.ts';
 import { checkMaxConnected } from '../kvstore/codec/cluster-config.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
@@ -71,7 +71,7 @@ export function readTapeSettings(settings: unknown, at: string): TapeSettings {
       clusterID: fields.integer('clusterID', 0, 511) ?? 0,
       nodeName: readName(fields, 'nodeName'),
       maxConnectedClusters: checkMaxConnected(fields, fields.value('maxConnectedClusters') ?? 255),
-      serviceV2: fields.word('serviceV2', SERVICE_V2) ?? 'auto',
+      serviceV2: fields.word('serviceV2', SERVICE_FORMATS) ?? 'auto',
       network: {
         remoteNodeIdentities: flag('remoteNodeIdentities'),
         encryption: flag('encryption'),

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { serviceFormat } from '../../src/clustermesh/cluster-stores.ts';
-import type { ServiceFormat } from '../../src/clustermesh/service-v2.ts';
+import type { ServiceFormat } from '../../src/clustermesh/service-format.ts';
 import { clusterConfigKey, endpointSliceKey, serviceKey } from '../../src/kvstore/codec/keys.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';

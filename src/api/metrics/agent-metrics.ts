@@ -24,10 +24,10 @@ import { Scrape } from './scrape.ts';
 /**
  * Metrics of an agent in the Prometheus text format. Names end with their unit, counters with `_total`. Labels are
  * clusters, sources, reasons and similar, never a prefix, a pod or a service. So the number of series does not grow
- * with the number of entries. Costs two additions per request, except during a scrape.
+ * with the number of entries. Metrics of the engines are computed only when they are scraped.
  */
 export class AgentMetrics extends ProcessMetrics {
-  /** Returns the number of connected monitors. Set by the routes, as `conflicts`. */
+  /** Returns the number of connected monitors. The routes of the API replace this function, and those below. */
   monitors: () => number = () => 0;
   /** Returns the number of conflicts between clusters by kind; undefined if they have not been counted. */
   conflicts: () => ConflictsDocument['counts'] | undefined = () => undefined;

@@ -9,7 +9,10 @@ import { endFrame, headBytes, type LifeState, recordsFrame, type SegmentHead } f
 /** Delay of the next attempt after a failure. */
 const RETRY_MS = 10_000;
 
-/** Maximum size of a file in segment sizes: it also has the index, and the time and state of each flush. */
+/**
+ * Maximum size of a file, as a multiple of the size of a segment. Besides the records, the file has the index, and the
+ * time and state of each flush.
+ */
 const MAX_FILE_SEGMENTS = 3;
 
 interface OpenFile {
@@ -94,8 +97,8 @@ export class SegmentWriter {
     const segment = this.#log.segments.find(({ number }) => number >= this.#nextNumber);
     if (segment === undefined) return false;
     const file = await this.#openFile(segment);
-    // Read the time and the state without an `await` between them: the written state must contain the wall time of
-    // every moment up to `endMs`, so no change of the clock may be recorded in between.
+    // No `await` from here until the state is read: the state converts every time up to `endMs` into wall time, so no
+    // step of the wall clock may be recorded in between.
     this.#log.noticeClockStep();
     const following = this.#log.segments.find(({ number }) => number > segment.number);
     const endMs = Math.min(endOf(segment, following), this.#log.endedMs ?? this.#log.life.now());

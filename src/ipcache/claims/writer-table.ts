@@ -64,7 +64,7 @@ export class WriterTable {
     return writer;
   }
 
-  /** Returns a test of numbers in use. It calls `isWanted` once for each writer. */
+  /** Returns a predicate of numbers in use: true for wanted writers. It calls `isWanted` once for each writer. */
   testByID(isWanted: (writer: ClaimWriter) => boolean): (id: WriterID) => boolean {
     const tested: ClaimWriter[] = [];
     const results: boolean[] = [];

@@ -22,7 +22,7 @@ export interface HostIPsOptions extends Pick<RuntimeOptions, 'clock'> {
   readonly ipcache: FedIPCache;
   /** Returns the current addresses of this machine in any notation. */
   readonly addresses: () => Iterable<string>;
-  /** Selects the identity `world` of the default routes: one, or one for each address family. */
+  /** Selects the identities of `0.0.0.0/0` and `::/0`: `world` for both, or one for each address family. */
   readonly world: WorldLabels;
   /** Receives the errors of `addresses`. The claims stay until `addresses` succeeds again. */
   readonly onFault?: FaultListener | undefined;

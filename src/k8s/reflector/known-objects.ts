@@ -125,7 +125,7 @@ export class KnownObjects {
   }
 
   /**
-   * Applies a delete of a watch, or of a list that begins a watch. `object` is the last state of the deleted object.
+   * Applies a delete of a watch, also during a streamed list. `object` is the last state of the deleted object.
    */
   delete(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;

@@ -1,7 +1,7 @@
 /** Maximum number of bytes of a varint. */
 const MAX_VARINT = 10;
 
-/** Maximum number of counted fields of a message. */
+/** Maximum number of fields of a message whose fields the caller counts. */
 const MAX_FIELDS = 1024;
 
 /** Wire types of protobuf. */
@@ -41,7 +41,7 @@ export class ProtoReader {
    * Moves to the next field. Returns false at the end of the message, which is `end`. Throws if `count` exceeds
    * {@link MAX_FIELDS}, because 64 MiB of fields without content would take a third of a second.
    *
-   * @param count number of this field, for messages that are read in one turn and have few fields
+   * @param count number of the field in its message, from 1; 0 for messages that may have any number of fields
    */
   next(end: number, count = 0): boolean {
     if (this.at >= end) {

@@ -53,22 +53,22 @@ function bigVarint(value: bigint): number[] {
 
 const tag = (field: number, wire: number): number[] => varint(field * 8 + wire);
 
-/** Returns a number from 0 to 2⁵³; 0 is omitted as in proto3. */
+/** Returns the field of a number from 0 to 2⁵³ - 1; 0 is omitted as in proto3. */
 export function numberField(field: number, value: number): EncodedField {
   return value === 0 ? [] : [...tag(field, VARINT), ...varint(value)];
 }
 
-/** Returns a 64-bit number from decimal text. 0 is not omitted. */
+/** Returns the field of a 64-bit number, which is given as decimal text. 0 is not omitted. */
 export function int64Field(field: number, value: string): EncodedField {
   return [...tag(field, VARINT), ...bigVarint(BigInt(value))];
 }
 
-/** Returns a boolean; false is omitted. */
+/** Returns the field of a boolean; false is omitted. */
 export function boolField(field: number, value: boolean): EncodedField {
   return numberField(field, value ? 1 : 0);
 }
 
-/** Returns bytes or an embedded message. Empty ones are not omitted. */
+/** Returns the field of bytes or of an embedded message. Empty ones are not omitted. */
 export function bytesField(field: number, value: Uint8Array): EncodedField {
   return Buffer.concat([Uint8Array.from([...tag(field, LENGTH_DELIMITED), ...varint(value.length)]), value]);
 }
@@ -78,8 +78,8 @@ export function message(...fields: EncodedField[]): Buffer {
 }
 
 /**
- * Writes a large protobuf message into one buffer: no field has a buffer of its own. The field of an undefined value is
- * omitted; other than in proto3, those of 0, false and empty texts are not.
+ * Writes a large protobuf message into one buffer: no field has a buffer of its own. A field is omitted only if its
+ * value is undefined. Zero, false and empty texts are written, unlike in proto3.
  */
 export class ProtoWriter {
   #bytes: Buffer;

@@ -92,7 +92,7 @@ function versionOf({ metadata: { uid, resourceVersion } }: KubernetesObject): st
 
 /**
  * Deletes CiliumEndpoints of deleted pods (OPERATOR 25 to 28). An endpoint is deleted if it is older than an interval,
- * was stale and unchanged in two rounds, and a quorum read does not return its pod. Endpoints of recreated pods,
+ * was stale and unchanged in two rounds, and is also stale by quorum reads of its owners. Endpoints of recreated pods,
  * endpoints that are seen before their pod, and endpoints that an agent still writes are therefore kept.
  */
 export class EndpointCollector implements Collector {

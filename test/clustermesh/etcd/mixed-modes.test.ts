@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { ClusterMesh } from '../../../src/clustermesh/cluster-mesh.ts';
-import type { ServiceFormat } from '../../../src/clustermesh/service-v2.ts';
+import type { ServiceFormat } from '../../../src/clustermesh/service-format.ts';
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import {
   clusterConfigKey,

@@ -4,4 +4,4 @@
  */
 export type ServiceFormat = 'auto' | 'legacy' | 'slices';
 
-export const SERVICE_V2: readonly ServiceFormat[] = ['auto', 'legacy', 'slices'];
+export const SERVICE_FORMATS: readonly ServiceFormat[] = ['auto', 'legacy', 'slices'];
