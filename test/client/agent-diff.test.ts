@@ -965,6 +965,46 @@ describe('the reasons of a difference', () => {
     },
   );
 
+  it.each([
+    ['ciliumendpoints', 'watching', 'following', 0],
+    ['ciliumendpointslices', 'watching', 'following', 0],
+    ['ciliumendpoints', 'missing', 'following', 2],
+    ['ciliumendpoints', 'missing', 'resting', 0],
+  ])(
+    'expects that agents have the pods of their nodes only, with %s %s and the kvstore %s (regression: listed each pod)',
+    async (name, state, ip, listed) => {
+      const apps = ['n-a', 'n-b'].map((node, index) => {
+        const app = testApp();
+        const claim = { identity: 3, source: 'k8s' as const };
+        app.model.ipcache.upsert(`10.7.${index}.1`, claim);
+        app.model.ipcache.upsert(`192.168.0.${index}`, { ...claim, identity: 1, owner: `own/${node}` });
+        const ask = asking(app);
+        return async (path: string): Promise<unknown> => {
+          const document = (await ask(path)) as object;
+          if (path === '/v1/digest') return { ...document, node: `own/${node}` };
+          if (path !== '/v1/status') return document;
+          return { ...document, kubernetes: { kinds: [{ name, state }], handover: { ip } } };
+        };
+      });
+      const { differences, expected } = await diffAgents(apps[0] as Ask, apps[1] as Ask);
+      expect(differences.length).toBe(listed);
+      expect(expected).toEqual({ localNode: 2, localSource: 2 - listed });
+    },
+  );
+
+  it('does not compare the API servers of different clusters (regression: listed each as a difference)', async () => {
+    const [a, b] = [testApp(), testApp()];
+    const claim = { identity: 7, source: 'kube-apiserver' as const, owner: 'metadata' };
+    a.model.ipcache.upsert('10.7.0.1', claim);
+    b.model.ipcache.upsert('10.7.0.2', claim);
+    expect((await diffAgents(asking(a), asking(b))).differences.length).toBe(2);
+    const ofOther: Ask = async (path) => {
+      const document = (await asking(b)(path)) as object;
+      return path === '/v1/digest' ? { ...document, cluster: 'other' } : document;
+    };
+    expect((await diffAgents(asking(a), ofOther)).differences).toEqual([]);
+  });
+
   it('blames no forbidden endpoints for a node, and expects the local node to be absent (regression: demo:diagnose)', async () => {
     const [a, b] = [testApp(), testApp()];
     const [onA, onB, other] = ['own/n-a', 'own/n-b', 'own/n-c'];

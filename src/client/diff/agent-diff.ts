@@ -1,5 +1,6 @@
 import type { Ask } from '../../api/api-client.ts';
 import type { DigestClaim, DigestDocument } from '../../api/digest-documents.ts';
+import type { StatusDocument } from '../../api/status-document.ts';
 import { addSumTexts } from '../../compare/digest-sums.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import { InputError } from '../../process/input-error.ts';
@@ -156,8 +157,20 @@ function totalOf({ writers }: DigestDocument, names: readonly string[]): { sum: 
  */
 function isLocalGroup(writer: string, a: DigestDocument, b: DigestDocument): boolean {
   const [source = '', cluster = a.cluster] = writer.split(' ');
-  const isOfAgentCluster = cluster === a.cluster || cluster === b.cluster;
+  const isOfAgentCluster = cluster === a.cluster || cluster === b.cluster || source === 'kube-apiserver';
   return LOCAL_SOURCES.has(source) || (isOfAgentCluster && a.cluster !== b.cluster);
+}
+
+/** Returns true if each agent follows only the pods of its node, because endpoints have a better source (K 12). */
+async function followOwnPods(asks: readonly Ask[]): Promise<boolean> {
+  const statuses = await Promise.all(asks.map((ask) => ask('/v1/status')));
+  return (statuses as readonly StatusDocument[]).every(({ kubernetes }) => {
+    const { kinds = [], handover } = kubernetes ?? {};
+    return (
+      handover?.ip === 'resting' ||
+      kinds.some(({ name, state }) => name.startsWith('ciliumendpoint') && state !== 'missing')
+    );
+  });
 }
 
 /** Compares the groups of claims, services and nodes with different sums. */
@@ -178,7 +191,7 @@ async function compareGroups(
     const { sum: sumB, claims: claimsB } = totalOf(b, names);
     if (sumA === sumB && claimsA === claimsB) continue;
     const maxClaims = Math.max(claimsA, claimsB);
-    if (isLocalGroup(writer, a, b)) {
+    if (isLocalGroup(writer, a, b) || (writer === 'k8s' && (await followOwnPods([askA, askB])))) {
       localSource += maxClaims;
       continue;
     }
@@ -213,7 +226,7 @@ async function addDifferences(
 ): Promise<Record<'differ' | 'onlyA' | 'onlyB' | 'localNode' | 'notCompared', number>> {
   const counts = { differ: 0, onlyA: 0, onlyB: 0, localNode: 0, notCompared: 0 };
   for await (const part of parts) {
-    const claims = part.claims.filter((pair) => !isLocalNode(pair, nodes));
+    const claims = part.claims.filter((pair) => !isLocalNode(pair, nodes, writer));
     const documents = part.documents.filter(({ key }) => key !== nodes.a && key !== nodes.b);
     const pairs = [...claims, ...documents];
     counts.differ += pairs.length;
@@ -234,9 +247,14 @@ async function addDifferences(
  * gives the address identity `host`, or has no such claim, because it reads its local node from another source than the
  * other agent. The owner of a claim on the address of a node is `cluster/name`.
  */
-function isLocalNode({ a, b }: Pair<DigestClaim>, nodes: Readonly<Record<Side, string>>): boolean {
-  if (a === undefined) return b?.owner === nodes.a;
-  if (b === undefined) return a.owner === nodes.b;
+function isLocalNode(
+  { a, b }: Pair<DigestClaim>,
+  nodes: Readonly<Record<Side, string>>,
+  writer: string,
+): boolean {
+  const isOfNodeObject = writer.split(' ')[0] === 'k8s'; // only the agent on a node follows its Node
+  if (a === undefined) return b?.owner === nodes.a || (isOfNodeObject && b?.owner === nodes.b);
+  if (b === undefined) return a.owner === nodes.b || (isOfNodeObject && a.owner === nodes.a);
   if (a.owner?.includes('/') !== true) return false;
   const { host, 'remote-node': remote } = RESERVED_IDENTITIES;
   const isNodeOfA = a.identity === host && b.identity === remote;
