@@ -204,7 +204,7 @@ export class Names {
   }
 
   /** Advances over a name of a stored record, and numbers it as its writer did. Call it for each name in order. */
-  learn(): void {
+  skipAndNumber(): void {
     const number = this.#bytes.readNumber();
     if (number >= FIRST_NUMBER + this.#count) throw new DamagedError(`unknown name ${number}`);
     if (number >= FIRST_NUMBER) return;

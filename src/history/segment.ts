@@ -49,7 +49,7 @@ export interface SegmentIndex {
   readonly names: Int32Array;
   /** Positions of every 64th record. */
   readonly positions: Int32Array;
-  /** Positions of batch heads. */
+  /** Positions of *batch heads*, the records that contain the cause of the changes after them. */
   readonly batches: Int32Array;
   /** One byte for each length of a prefix: 1 if a prefix of this length has a record. */
   readonly lengths4: Uint8Array;
@@ -192,13 +192,13 @@ export class Segment extends RecordReader {
   /** Builds the missing index of stored records, in steps. Throws {@link DamagedError} if a record is invalid. */
   *reindex(): Generator<void, void, void> {
     const bytes = this.bytes;
-    const learn = (): void => this.names.learn();
+    const skipName = (): void => this.names.skipAndNumber();
     for (let at = 0; at < bytes.length; ) {
       const end = this.endOf(at);
       if (end > bytes.length || end <= at) throw new DamagedError('a record ends after the segment');
       this.enter(at);
       if (this.ms < this.#lastMs) throw new DamagedError('a record is older than the one before');
-      const hash = this.#learnBody(learn);
+      const hash = this.#indexBody(skipName);
       if (bytes.at !== end) throw new DamagedError('a record has another length');
       if (this.#count % INDEX_EVERY === 0) this.#positions.push(at);
       if (this.kind === KIND.batch) this.#batches.push(at);
@@ -213,26 +213,29 @@ export class Segment extends RecordReader {
     }
   }
 
-  /** Reads the body of the entered record. Returns the hash of its key; undefined if the record has no key. */
-  #learnBody(learn: () => void): number | undefined {
+  /**
+   * Reads the body of the entered record, numbers its names, and records the length of its prefix. Returns the hash of
+   * its key; undefined if the record has no key.
+   */
+  #indexBody(skipName: () => void): number | undefined {
     const bytes = this.bytes;
     if (this.kind === KIND.prefix) {
       const key = this.scratch;
       const flags = readKey(bytes, key);
       (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
-      learn();
-      if (flags & HAS_BEFORE) skipClaim(bytes, learn);
-      if (flags & HAS_AFTER) skipClaim(bytes, learn);
+      skipName();
+      if (flags & HAS_BEFORE) skipClaim(bytes, skipName);
+      if (flags & HAS_AFTER) skipClaim(bytes, skipName);
       return keyHash(key);
     }
     const flags = bytes.readByte();
     const start = bytes.at;
-    learn();
+    skipName();
     const end = bytes.at;
     bytes.at = start;
     const key = this.names.read();
     bytes.at = end;
-    learn();
+    skipName();
     if (flags & HAS_BEFORE) bytes.skipText();
     if (flags & HAS_AFTER) bytes.skipText();
     return this.kind === KIND.service || this.kind === KIND.node

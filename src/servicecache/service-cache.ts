@@ -42,7 +42,7 @@ import { remoteBackends } from './remote-backends.ts';
 import { remoteSlice } from './remote-slice.ts';
 import { type ResolvedBackend, resolvePort } from './resolve.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
-import { equalServices, SERVICE, type Service, withoutNodePorts } from './service.ts';
+import { equalServices, SERVICE, type Service, withoutExternalFrontends } from './service.ts';
 import { formatServiceID, SERVICE_ID, type ServiceID, serviceOfSlice } from './service-id.ts';
 import {
   clusterOfPart,
@@ -591,7 +591,7 @@ export class ServiceCache {
 
   /** Returns the service without frontends that are not served here, so that events do not contain them (I3). */
   #asServed(service: Service): Service {
-    return this.#nodePort.enabled ? service : withoutNodePorts(service);
+    return this.#nodePort.enabled ? service : withoutExternalFrontends(service);
   }
 
   /** Returns true if an offer is from another cluster. Otherwise the offer is rejected. */

@@ -183,8 +183,8 @@ function portsOf(fields: ServiceFields['ports']): ImmutableMap<string, ServicePo
   return ports.map((port) => ('nodePort' in port ? port : { ...port, nodePort: 0 }));
 }
 
-/** Returns a `ClusterIP` service without other IPs and node ports; the same object if it already is one. */
-export function withoutNodePorts(service: Service): Service {
+/** Returns a service with only its cluster IPs, as type `ClusterIP`; the same object if it already is one. */
+export function withoutExternalFrontends(service: Service): Service {
   const isInternal = service.type === 'ClusterIP' && service.ports.every((port) => port.nodePort === 0);
   if (isInternal && service.externalIPs.size === 0 && service.ingressIPs.size === 0) return service;
   return createService({

@@ -19,7 +19,7 @@ import {
   createService,
   equalServices,
   type Service,
-  withoutNodePorts,
+  withoutExternalFrontends,
 } from '../../src/servicecache/service.ts';
 import {
   emptyState,
@@ -165,7 +165,7 @@ describe('equality of values', () => {
         for (const [a, b] of pairs) {
           expect(equalServices(a, b)).toBe(text(a) === text(b));
           expect(equalServices(a, a)).toBe(true);
-          const internal = withoutNodePorts(a);
+          const internal = withoutExternalFrontends(a);
           const noNodePorts = a.ports.map((port) => ({ ...port, nodePort: 0 }));
           const bare = { ...a, type: 'ClusterIP', ports: noNodePorts, externalIPs: [], ingressIPs: [] };
           expect(text(internal)).toBe(text(bare));

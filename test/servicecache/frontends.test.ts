@@ -7,7 +7,7 @@ import {
   createService,
   type Service,
   type ServicePort,
-  withoutNodePorts,
+  withoutExternalFrontends,
 } from '../../src/servicecache/service.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { cacheOf, SHOP, service } from './support/scene.ts';
@@ -100,7 +100,9 @@ describe('a service is found by its frontends', () => {
 
   it('inside the cluster only, with node ports off, even if just one of its ports has one', () => {
     const mixed = service({ ports: rich.ports });
-    expect([...withoutNodePorts(mixed).ports.values()].map(({ nodePort }) => nodePort)).toEqual([0, 0]);
+    expect([...withoutExternalFrontends(mixed).ports.values()].map(({ nodePort }) => nodePort)).toEqual([
+      0, 0,
+    ]);
   });
 
   it('a cluster IP beats an external IP, and a smaller name the other, in any order', () => {

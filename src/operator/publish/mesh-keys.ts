@@ -52,7 +52,7 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
 }
 
 /** Returns true if the cluster may have allocated the identity: in its range, or before the cluster had an id. */
-function mayAllocate({ clusterID, maxConnectedClusters }: KeyOwner, identity: number): boolean {
+function mayHaveAllocated({ clusterID, maxConnectedClusters }: KeyOwner, identity: number): boolean {
   const allocator = clusterIDOf(identity, maxConnectedClusters);
   return allocator === 0 || allocator === clusterID;
 }
@@ -65,7 +65,7 @@ export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
       return {
         isOwned: (name) => {
           const id = parseIdentityText(name);
-          return id !== undefined && mayAllocate(owner, id);
+          return id !== undefined && mayHaveAllocated(owner, id);
         },
       };
     case 'services':
@@ -78,7 +78,7 @@ export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
       return {
         isOwned: (name, value) => {
           const identity = scanIdentity(name, value, VALUE_LIMITS);
-          return identity < 0 || mayAllocate(owner, identity);
+          return identity < 0 || mayHaveAllocated(owner, identity);
         },
       };
   }

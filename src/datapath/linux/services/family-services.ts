@@ -4,8 +4,11 @@ import { MapBatch, type OnOutcome } from './map-batch.ts';
 import { changedSlots, type Endpoint, parseEndpoint, without } from './service-layout.ts';
 import type { ServiceMaps } from './service-maps.ts';
 
-/** Greater numbers are foreign. Counting on from them would exceed 32 bits, and overwrite backends. */
-const MAX_NUMBER = 0x7fff_ffff;
+/**
+ * Limit for the numbers of our backends. Greater ones were written by others: if ours continued from them, they would
+ * exceed 32 bits, and overwrite other backends.
+ */
+const MAX_BACKEND_NUMBER = 0x7fff_ffff;
 const NONE: readonly string[] = [];
 
 export interface ServiceLimits {
@@ -102,7 +105,8 @@ export class FamilyServices {
     const frontends = new Map<string, InstalledFrontend>();
     const byNumber = new Map<number, string>();
     yield* forEachEntry(this.serviceMaps.readBackends(), ([number, text]) => {
-      // A second backend with the same address is foreign. No frontend refers to it by this name.
+      // A second backend with the same address was written by others. It gets a name that no desired backend has, so
+      // that frontends with it are rewritten.
       const name = backends.has(text) ? `${text}#${number}` : text;
       byNumber.set(number, name);
       backends.set(name, { number, endpoint: parseEndpoint(text), uses: 0 });
@@ -125,7 +129,7 @@ export class FamilyServices {
     this.#frontends = frontends;
     this.#unfinished.clear();
     for (const { number } of backends.values())
-      if (number < MAX_NUMBER) this.#nextNumber = Math.max(this.#nextNumber, number + 1);
+      if (number < MAX_BACKEND_NUMBER) this.#nextNumber = Math.max(this.#nextNumber, number + 1);
   }
 
   /** Returns the state of a frontend, empty if it does not exist yet. */
