@@ -35,8 +35,8 @@ const PLACES_PER_STEP = 1024;
 const CACHED_NAMES = 65_536;
 
 /**
- * Hash seeds. A hash has two lanes of 32 bits, A and B. The terms of the host and of the pod have seeds of their own,
- * and so have the service account and the named ports of the pod.
+ * Hash seeds. A hash has two lanes of 32 bits, A and B. The hash of a claim is a sum of terms ({@link setClaim}): those
+ * of the host and of the pod have seeds of their own, as have the service account and the named ports of the pod.
  */
 const SEED_A = 0x2545_f491;
 const SEED_B = 0x9e37_79b9;

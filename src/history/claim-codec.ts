@@ -17,10 +17,10 @@ const HAS_ACCOUNT = 16;
 const HAS_PORTS = 32;
 /** All parts of the pod are those of the previous claim in the record. */
 const SAME_POD = 64;
-/** The namespace exceeds {@link MAX_NAMESPACE}, and is a name of its own before the name of the pod. */
+/** The namespace exceeds {@link MAX_NAMESPACE}, and is written as one of the {@link Names} before the pod. */
 const LONG_NAMESPACE = 128;
 
-/** How the host is written. `previous`: the host of the previous claim in the record. */
+/** How the host is written. `name`: as one of the {@link Names}. `previous`: as that of the record's previous claim. */
 const HOST_FORM = { none: 0, name: 1, ipv4: 2, previous: 3 } as const;
 
 /** The IPv4 address that {@link hostFormOf} parsed last. */

@@ -189,9 +189,9 @@ function isRelease({ reason, fromMs, toMs }: UncertainSpan): boolean {
 }
 
 /**
- * A sequence number means the moment directly after its record. Returns true if this is the moment directly before the
- * first retained record of a life, because the record with the preceding number is not retained. The preceding number
- * of the first record of a life belongs to the previous life, except 0, which no record has.
+ * Returns true if a sequence number, which means the moment directly after its record, is the last one before the first
+ * retained record of a life, and belongs to this life: its record was dropped from the history. If the first record of
+ * the life is retained, the number belongs to the previous life, except 0, which belongs to no record.
  */
 export function isBeforeFirstRecord(
   { number, firstSequence }: Pick<SegmentPart, 'number' | 'firstSequence'>,

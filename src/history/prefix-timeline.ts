@@ -90,9 +90,9 @@ export class PastState {
   }
 
   /**
-   * Processes a change at or before the moment. The first change of a claim that is passed is its newest, thus
-   * its start. Returns true if the starts of all claims of the moment are known, so that older changes are not
-   * needed.
+   * Processes a change at or before the moment. Because the newest change is passed first, the first change of a claim
+   * is the one that set it. Returns true if the starts of all claims of the moment are known, so that older changes
+   * are not needed.
    */
   findStarts(change: TimelineChange): boolean {
     const claims = this.#claimsAtMoment();

@@ -1,4 +1,4 @@
-/** The full name of a node. Two nodes are equal if both parts are. A cluster name contains no `/`. */
+/** The full name of a node. Two names are equal if both parts are. A cluster name contains no `/`. */
 export interface NodeName {
   readonly cluster: string;
   readonly name: string;

@@ -188,8 +188,9 @@ function addMonitorRoute(app: ApiApp, context: RouteContext): void {
       );
     outgoing.once('close', () => ended.abort());
     writeEvents(events, outgoing).catch(onFault);
-    // A clone is always a Response of Node.js. If the constant was created after the first server, it is of the class
-    // with which the server replaces the global `Response`, and the server would write its head again.
+    // The server recognizes by a header that a Response of Node.js is already sent. It replaces the global `Response`
+    // by a class for which it does not read this header. If the constant was created after that, it is of this class,
+    // and the server would send a second head. A clone is always a Response of Node.js.
     return RESPONSE_ALREADY_SENT.clone();
   });
 }

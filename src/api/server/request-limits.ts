@@ -13,10 +13,10 @@ const MAX_BODY_DEPTH = 128;
 /** Maximum number of concurrent requests with a body over TCP, and as many over the unix socket: 64 MiB in total. */
 const MAX_BODIES = 32;
 
-/** Methods whose requests have no body. If one has a body, Node.js discards it after the answer. */
+/** Methods whose requests need no body. If one has a body, Node.js discards it after the answer. */
 const WITHOUT_BODY: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD']);
 
-/** Returns true if a request without a body has one in chunks or a large one, because that takes long to discard. */
+/** Returns true if a request of {@link WITHOUT_BODY} has a chunked or large body, which takes long to discard. */
 export function hasLargeUnusedBody({ method, headers }: IncomingMessage): boolean {
   const { 'transfer-encoding': coding, 'content-length': length = 0 } = headers;
   return WITHOUT_BODY.has(method) && (coding !== undefined || Number(length) > MAX_BODY_BYTES);

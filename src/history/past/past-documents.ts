@@ -84,7 +84,7 @@ function provenDocument(
   const nearestEarlier = earlier.findIndex(isWhole);
   const start = earlier[nearestEarlier];
   if (start !== undefined) {
-    // A change with its sides exchanged is redone by undoing it.
+    // To apply a change again, undoes the reverse change.
     const redone = new EarlierDocument(start.change.after);
     for (const { change } of earlier.slice(0, nearestEarlier).reverse())
       redone.undo({ before: change.after, after: change.before });

@@ -38,7 +38,7 @@ export interface SharedStoreOptions<T>
   readonly observer: StoreObserver<T>;
   /**
    * @internal False if the observer does not need the local keys. It then receives no event of a key that is local at
-   * that time, and no value that {@link SharedStore.visitInherited} visits. Default true.
+   * that time, and no value that `local.visitInherited` visits. Default true.
    */
   readonly observesLocal?: boolean | undefined;
   /** Counts the rejected values. */
@@ -49,7 +49,10 @@ export interface SharedStoreOptions<T>
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** The local keys of a {@link SharedStore}, which runs their store and passes the events of its watch to it. */
+/**
+ * The store of the local keys of a {@link SharedStore}, without the methods that only the {@link SharedStore} calls: it
+ * runs this store, and passes the events of its watch to it.
+ */
 export type LocalKeyStore = Omit<
   SyncStore,
   'run' | 'receiveEvent' | 'receiveCanaryEvent' | 'receiveWatchState' | 'recordListed'
@@ -70,9 +73,9 @@ const DELETE_DELAY_MS = 30_000;
 
 /**
  * A prefix to which many clients write (SEMANTICS 5). Each client writes its *local* keys, bound to its session, and
- * reads the *shared* keys: the keys of all clients. One watch is used for both, so an unchanged local key costs
- * nothing. If another client overwrites or deletes a local key, the key is put back within seconds (see
- * {@link SyncStore}). The observer receives local keys, too, with the values in the kvstore.
+ * reads the *shared* keys: the keys of all clients. One watch serves both, so a local key that already has its value
+ * is neither read again nor written. If another client overwrites or deletes a local key, the key is put back within
+ * seconds (see {@link SyncStore}). The observer receives local keys, too, with the values in the kvstore.
  */
 export class SharedStore<T> {
   /** Writes the local keys. */

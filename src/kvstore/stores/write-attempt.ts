@@ -8,8 +8,8 @@ export interface Attempt extends KeyWrite {
   /** True if the kvstore may already have the value. */
   readonly mayBeEqual: boolean;
   /**
-   * True if the watch has delivered the value which the write may find. False after a failed write, which may have
-   * taken effect.
+   * True if the watch has delivered the value that the kvstore may already have, so that no event of it will follow.
+   * False after a failed write, which may have taken effect.
    */
   readonly wasDelivered: boolean;
   /** The last event that the watch has delivered since the start of the put. */

@@ -60,7 +60,7 @@ const ELEMENTS = { set: 2, list: 3 } as const;
 const ELEMENT = { key: 1, data: 2 } as const;
 const DATA = { value: 1, verdict: 2 } as const;
 const VERDICT = { code: 1, chain: 2 } as const;
-/** Attributes of the data of an expression, as {@link NftExpression} declares them. */
+/** Types of the attributes that contain `set` and `verdict` of {@link NftExpression}. */
 const EXPRESSION_DATA = { set: 1, verdict: 2 } as const;
 const MAP_FLAG = 8;
 const VERDICT_DATA = 0xffffff00;
@@ -71,9 +71,10 @@ export interface NftTable {
   readonly name: string;
 }
 
-/** A set, or a map if it has `data`. A type is a number for `nft`, with six bits for each part of a key. */
+/** A set, or a map if it has `data`. */
 export interface NftSet {
   readonly name: string;
+  /** The types of the parts of a key, six bits for each part. `nft` prints the key by them; the kernel ignores them. */
   readonly keyType: number;
   readonly keyBytes: number;
   readonly data?: { readonly type: number; readonly bytes: number } | 'verdict' | undefined;
@@ -88,17 +89,20 @@ export interface NftElement {
   readonly chain?: string | undefined;
 }
 
-/** A step of a rule: its name, and its numeric attributes by attribute type. */
+/** A step of a rule: its name and its attributes. Records have the types of the attributes as keys. */
 export interface NftExpression {
   readonly name: string;
+  /** Attributes of 32 bits. */
   readonly numbers?: Readonly<Record<number, number>> | undefined;
+  /** Attributes that contain a register. The kernel may report another number of it: see {@link SHORT_REGISTER}. */
   readonly registers?: Readonly<Record<number, number>> | undefined;
-  /** The name of a set, the first attribute. */
+  /** The name of the set that the expression searches. */
   readonly set?: string | undefined;
+  /** An attribute of 8 bits. */
   readonly byte?: readonly [type: number, value: number] | undefined;
-  /** Values such as the operand of a comparison, by attribute. */
+  /** Attributes that contain data, such as the operand of a comparison. */
   readonly values?: Readonly<Record<number, Uint8Array>> | undefined;
-  /** The code of a verdict, the second attribute. */
+  /** The code of the verdict that the expression stores. */
   readonly verdict?: number | undefined;
 }
 
