@@ -11,6 +11,9 @@ import { changedBackends, type ServiceEvent } from '../servicecache/events.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID, parseServiceKey } from '../servicecache/service-id.ts';
 
+/** Minimum length of a backend in JSON, with its comma. */
+const MIN_BACKEND_LENGTH = '{"address":"::","ports":{},"state":"active"},'.length;
+
 /** Omits the ages of restored state, because an age is no change. */
 const NO_AGE = { restoredOf: (): undefined => undefined };
 
@@ -87,6 +90,11 @@ function nodeFields(node: Node): PastFields {
 
 function recordService(history: History, services: ServiceCache, event: ServiceEvent): void {
   const { action, id, service, oldService } = event;
+  const key = formatServiceID(id);
+  const isTooLarge = (backends: number): boolean =>
+    history.loseIfTooLarge(key, backends * MIN_BACKEND_LENGTH);
+  // Checked first, because 100,000 added or removed backends would take 300 ms.
+  if (isTooLarge(differenceInSize(event))) return;
   const view = { services, ...NO_AGE };
   const fieldsOf = (value: ServiceEvent['service']): PastFields => {
     const {
@@ -99,6 +107,7 @@ function recordService(history: History, services: ServiceCache, event: ServiceE
   const changes = changedBackends(event);
   const removed = changes.flatMap(({ before }) => before ?? []);
   const added = changes.flatMap(({ after }) => after ?? []);
+  if (isTooLarge(removed.length + added.length)) return;
   const isDelete = action === 'delete';
   const isNew = oldService === undefined && !isDelete;
   const fieldsChanged = isDelete || isNew || oldService !== service;
@@ -108,10 +117,16 @@ function recordService(history: History, services: ServiceCache, event: ServiceE
       backends: backends.toSorted((a, b) => ascending(a.address, b.address)).map(backendDocument),
     }),
   });
-  history.recordDocument('service', formatServiceID(id), clustersOf([...removed, ...added]), {
+  history.recordDocument('service', key, clustersOf([...removed, ...added]), {
     before: isNew ? undefined : changedFields(oldService ?? service, removed),
     after: isDelete ? undefined : changedFields(service, added),
   });
+}
+
+/** Returns the difference between the numbers of backends before and after an event: at least so many change. */
+function differenceInSize({ action, endpoints, oldEndpoints }: ServiceEvent): number {
+  if (action === 'delete') return (oldEndpoints ?? endpoints).backends.size;
+  return Math.abs(endpoints.backends.size - (oldEndpoints?.backends.size ?? 0));
 }
 
 /** Returns the writer of a change, as records name it: the sorted clusters of changed backends, with spaces between. */

@@ -235,17 +235,21 @@ export class ChangeLog implements CertaintyInputs {
 
   /** Appends a change of a service or a node. `before` and `after` are JSON. */
   addDocument(kind: 'service' | 'node', key: string, change: TextChange): void {
+    const { before = '', after = '' } = change;
+    if (this.loseIfTooLarge(key, before.length + after.length)) return;
     const ms = this.life.now();
     this.#encode();
-    const { before = '', after = '' } = change;
-    if (before.length + after.length > this.#segmentBytes / 2) {
-      this.#lostBySize++;
-      this.endSpan(this.beginSpan('lost', key));
-      this.addMark('lost', key, '1');
-      return;
-    }
     this.#segmentFor(ms, this.#cause).addText(ms, KIND[kind], key, change);
     this.#records[kind]++;
+  }
+
+  /** Returns true if a change of a document with JSON of this length is too large; it is then counted as lost. */
+  loseIfTooLarge(key: string, length: number): boolean {
+    if (length <= this.#segmentBytes / 2) return false;
+    this.#lostBySize++;
+    this.endSpan(this.beginSpan('lost', key));
+    this.addMark('lost', key, '1');
+    return true;
   }
 
   addMark(mark: MarkKind, subject: string, detail = '', ms: number = this.life.now()): void {

@@ -206,6 +206,17 @@ export class History implements AsyncDisposable {
     });
   }
 
+  /**
+   * @internal
+   * Returns true if the change of a document is too large to be recorded; it is then counted as lost. Avoids the JSON
+   * of large changes.
+   *
+   * @param length a lower bound of the length of the JSON
+   */
+  loseIfTooLarge(key: string, length: number): boolean {
+    return this.#log?.loseIfTooLarge(key, length) ?? false;
+  }
+
   /** Begins an interval of uncertain answers; end it with {@link History.endUncertainty}. */
   beginUncertainty(reason: Uncertainty, subject: string): UncertainSpan | undefined {
     return this.#log?.beginSpan(reason, subject);

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { currentDocument, recordDocuments } from '../../src/agent/recorded-documents.ts';
 import { serviceDocument } from '../../src/api/documents.ts';
 import { History } from '../../src/history/history.ts';
@@ -177,5 +177,46 @@ describe('the history of services', () => {
       { before: document, after: undefined },
       { before: undefined, after: document },
     ]);
+  });
+
+  /** A service whose history has 8 KiB for the JSON of one change. */
+  function recordedInLittleMemory() {
+    const clock = new ManualClock();
+    const ipcache = new IPCache();
+    const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', nodeName: 'n' });
+    const services = new ServiceCache({ clusterName: 'own' });
+    services.markSynced();
+    const history = new History({ ipcache, clock, memory: 256 << 10 });
+    history.start();
+    recordDocuments(history, { services, nodes });
+    const updateSlice = (from: number, to: number): void => {
+      const backends = Array.from({ length: to - from }, (_, at) =>
+        createBackend({ address: `::${(from + at).toString(16)}`, ports: [] }),
+      );
+      services.updateEndpoints(createEndpointSlice({ service: ID, name: 's', backends }));
+    };
+    return { history, services, updateSlice, lost: () => history.status().lost.size };
+  }
+
+  it('counts a change of many backends as lost without encoding it (regression: 100,000 took 300 ms)', async () => {
+    const { history, services, updateSlice, lost } = recordedInLittleMemory();
+    const record = vi.spyOn(history, 'recordDocument');
+    updateSlice(1, 200);
+    apply(services, { do: 'service', ip: '172.16.0.1', global: false });
+    updateSlice(300, 500); // replaces all backends
+    apply(services, { do: 'no-service' });
+    expect([record.mock.calls.length, lost()]).toEqual([0, 3]);
+    expect(await itemsOf(history.past.records({ limit: 1 }))).toMatchObject([
+      { kind: 'mark', mark: 'lost', subject: 'shop/cart' },
+    ]);
+  });
+
+  it('loses no change that fits: its minimum length is not above its length', () => {
+    for (let count = 140; count < 190; count++) {
+      const { services, updateSlice, lost } = recordedInLittleMemory();
+      updateSlice(1, 1 + count);
+      apply(services, { do: 'service', ip: '172.16.0.1', global: false });
+      expect(lost(), `${count} backends`).toBe((now(services) ?? '').length > 8192 ? 1 : 0);
+    }
   });
 });
