@@ -20,7 +20,8 @@ interface KernelFlags extends SocketFlags, Pick<DatapathFlags, 'datapathPins' | 
 }
 
 const HELP =
-  'status exits with 1 if a requested part cannot run or the kernel rejects an item; diff, if there is a difference; ' +
+  'status exits with 1 if a requested part does not run or reports a problem, or if a table is unread or degraded; ' +
+  'diff, if there is a difference; ' +
   'clean, if an item could not be removed: stderr names it.';
 
 /** Adds `dpcache datapath`. */
