@@ -13,15 +13,15 @@ export interface PointInTime {
   readonly endSequence: number | undefined;
 }
 
-/** A point between two records of several lives. */
-export interface PointInLife extends PointInTime {
+/** A point in one of several lives. */
+export interface PointInLives extends PointInTime {
   /** Index of the life in a list of lives. */
   readonly life: number;
 }
 
-export interface RequestedMoment<C extends PointInTime = PointInTime> {
+export interface RequestedMoment<P extends PointInTime = PointInTime> {
   /** Undefined if the moment is not retained. */
-  readonly point: C | undefined;
+  readonly point: P | undefined;
   /** Why answers are not certain; undefined if they are certain. */
   readonly reason: Uncertainty | undefined;
 }
@@ -40,9 +40,13 @@ export const WHEN: Check = matching(
  * Returns the point of a wall time in the lives, which are ordered, oldest first, and why answers for it are not
  * certain. `now` is the present wall time.
  */
-export function pointOfWall(lives: readonly Life[], when: number, now: number): RequestedMoment<PointInLife> {
+export function pointOfWall(
+  lives: readonly Life[],
+  when: number,
+  now: number,
+): RequestedMoment<PointInLives> {
   if (!Number.isFinite(when)) return NOT_RETAINED;
-  let point: PointInLife | undefined;
+  let point: PointInLives | undefined;
   let times = 0;
   // The newest moment counts: a clock that was set back has shown `when` several times.
   for (let life = lives.length - 1; life >= 0; life--) {
@@ -62,7 +66,7 @@ export function pointOfWall(lives: readonly Life[], when: number, now: number): 
  * Returns the point for a wall time that the clock of no life has shown: directly before the clock was set forward past
  * it, or the end of the life before it.
  */
-function pointOutside(lives: readonly Life[], when: number): RequestedMoment<PointInLife> {
+function pointOutside(lives: readonly Life[], when: number): RequestedMoment<PointInLives> {
   for (let life = lives.length - 1; life >= 0; life--) {
     const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length
     if (clock.wallOf(floorMs) > when) continue;

@@ -3,7 +3,7 @@ import { formatKey, type PrefixRegister, prefixRegister } from '../../net/prefix
 import type { ChangeLog } from '../change-log.ts';
 import { ChangedPrefixes, type VisibleClaim } from '../changed-prefixes.ts';
 import { type SegmentPart, uncertaintyAt } from '../lives.ts';
-import { isLaterThan, type PointInLife, type RequestedMoment } from '../point-in-time.ts';
+import { isLaterThan, type PointInLives, type RequestedMoment } from '../point-in-time.ts';
 import { type ClaimChange, KIND } from '../record-reader.ts';
 import type { Segment } from '../segment.ts';
 import type { PrefixMoment } from '../types.ts';
@@ -36,7 +36,7 @@ interface Sources {
 /** See {@link PastReader.changedSince}. The moment must be in the current life. */
 export async function prefixesChangedSince(
   { ipcache, log, reading }: Sources,
-  { point, reason: momentReason }: RequestedMoment<PointInLife> & { readonly point: PointInLife },
+  { point, reason: momentReason }: RequestedMoment<PointInLives> & { readonly point: PointInLives },
   maxKeys: number,
 ): Promise<ChangedSince | 'too-many'> {
   const changed = new ChangedPrefixes((key) => ipcache.claimsOf(key));
@@ -61,7 +61,7 @@ export async function prefixesChangedSince(
 async function addOlder(
   reading: Reading,
   changed: ChangedPrefixes,
-  point: PointInLife,
+  point: PointInLives,
   maxKeys: number,
 ): Promise<void> {
   const register = prefixRegister();

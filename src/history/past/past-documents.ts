@@ -1,6 +1,6 @@
 import { type DocumentChange, EarlierDocument, type PastFields } from '../document-change.ts';
 import { isLostBetween } from '../lives.ts';
-import { isLaterThan, type PointInLife } from '../point-in-time.ts';
+import { isLaterThan, type PointInLives } from '../point-in-time.ts';
 import { changeAt } from '../records.ts';
 import type { Reading } from './reading.ts';
 
@@ -30,7 +30,7 @@ interface FoundDocument {
 export async function documentIn(
   reading: Reading,
   requested: CurrentDocument,
-  point: PointInLife,
+  point: PointInLives,
 ): Promise<FoundDocument> {
   const { kind, key, current } = requested;
   const life = reading.lifeOf(point);

@@ -28,7 +28,7 @@ import {
 import {
   isLaterThan,
   momentOf,
-  type PointInLife,
+  type PointInLives,
   type RequestedMoment,
   unretainedMoment,
   WHEN,
@@ -283,7 +283,7 @@ export class PastReader {
   async #moment(
     reading: Reading,
     key: Readonly<PrefixRegister>,
-    { point, reason }: RequestedMoment<PointInLife>,
+    { point, reason }: RequestedMoment<PointInLives>,
     current: ClaimsByKey,
   ): Promise<PrefixMoment> {
     const retained = reading.retained;
@@ -299,7 +299,7 @@ export class PastReader {
   async #pastIn(
     reading: Reading,
     keys: readonly PrefixRegister[],
-    point: PointInLife,
+    point: PointInLives,
     current: ClaimsByKey,
   ): Promise<KnownPast> {
     const life = reading.lifeOf(point);
@@ -318,7 +318,7 @@ export class PastReader {
   async #pastInEnded(
     reading: Reading,
     keys: readonly PrefixRegister[],
-    point: PointInLife,
+    point: PointInLives,
     current: ClaimsByKey,
   ): Promise<KnownPast> {
     const life = reading.lifeOf(point);
@@ -329,7 +329,7 @@ export class PastReader {
     const past = state.result(point.lifeMs, (fromMs, toMs) => isLostBetween(life, fromMs, toMs));
     if (state.hasRecords) return { past, isKnown: past.isKnown };
     // Without a record, use the state of the next life before its first change (-1).
-    const next: PointInLife = { life: point.life + 1, lifeMs: -1, endSequence: undefined };
+    const next: PointInLives = { life: point.life + 1, lifeMs: -1, endSequence: undefined };
     if (next.life >= reading.lives.length) return { past, isKnown: false };
     const later = await this.#pastIn(reading, keys, next, current);
     const claims = later.past.claims.map((claim) => ({ ...claim, since: undefined, until: undefined }));
@@ -343,7 +343,7 @@ function withReason(moment: PrefixMoment, reason: Uncertainty | undefined): Pref
 }
 
 /** Returns why an answer in an earlier life is not certain if no record proves it. */
-function reasonUnproven(life: Life, { lifeMs: ms }: PointInLife): Uncertainty {
+function reasonUnproven(life: Life, { lifeMs: ms }: PointInLives): Uncertainty {
   return isLostBetween(life, ms, ms) ? 'lost' : 'agent-not-running';
 }
 

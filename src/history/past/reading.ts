@@ -4,7 +4,7 @@ import { DamagedError } from '../../net/byte-buffer.ts';
 import type { PrefixRegister } from '../../net/prefix.ts';
 import type { StoredSegment } from '../disk/segment-archive.ts';
 import { isBeforeFirstRecord, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
-import { NOT_RETAINED, type PointInLife, pointOfWall, type RequestedMoment } from '../point-in-time.ts';
+import { NOT_RETAINED, type PointInLives, pointOfWall, type RequestedMoment } from '../point-in-time.ts';
 import { changesOfKeys, type RecordPlace, type TimelineChange } from '../prefix-timeline.ts';
 import { documentKeyHash, KIND, keyHash } from '../record-reader.ts';
 import { placesIn } from '../records.ts';
@@ -63,7 +63,7 @@ export class Reading {
     return this.isLost ? 'lost' : undefined;
   }
 
-  lifeOf({ life }: PointInLife): Life {
+  lifeOf({ life }: PointInLives): Life {
     const found = this.lives[life];
     assert(found !== undefined, 'a moment is in a retained life');
     return found;
@@ -76,13 +76,13 @@ export class Reading {
   }
 
   /** Returns the point of a moment between the records, and why answers for it are not certain. */
-  async pointOf(when: When): Promise<RequestedMoment<PointInLife>> {
+  async pointOf(when: When): Promise<RequestedMoment<PointInLives>> {
     return typeof when === 'number'
       ? pointOfWall(this.lives, when, this.#options.now())
       : this.#pointOfSequence(when.sequence);
   }
 
-  async #pointOfSequence(sequence: number): Promise<RequestedMoment<PointInLife>> {
+  async #pointOfSequence(sequence: number): Promise<RequestedMoment<PointInLives>> {
     for (const [index, life] of this.lives.entries()) {
       const [first] = life.parts;
       const isBeforeFirst = first !== undefined && isBeforeFirstRecord(first, sequence);
