@@ -4,7 +4,7 @@ import type { AgentEngines } from './agent.ts';
 import type { FollowedClusters } from './followed-clusters.ts';
 import type { AgentOptions } from './options.ts';
 
-/** Input of {@link agentStatus}. Its fields of the document are returned unchanged. */
+/** Input of {@link agentStatus}. The fields of `StatusDocument` are returned unchanged. */
 export interface StatusParts
   extends Pick<
     StatusDocument,

@@ -320,7 +320,7 @@ export class Agent implements ReadModel, PlayTarget {
     try {
       await this.#kubernetes?.waitForLabels();
       await keeper.releaseRestored(cluster);
-      if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheld();
+      if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheldIdentities();
     } catch (error) {
       this.#context.log.error(
         { err: error, cluster },
@@ -347,7 +347,7 @@ export class Agent implements ReadModel, PlayTarget {
       this.#stateKeeper.releaseRestoredOffers(cluster);
   }
 
-  /** Withdraws the restored services of clusters that are not followed, and therefore have no service TTL. */
+  /** Withdraws the restored services of clusters that are not followed: no follower measures their service TTL. */
   #releaseUnfollowed(): void {
     for (const cluster of this.#stateKeeper?.restoration.clusters ?? [])
       if (this.#mesh.followed?.progressOf(cluster) === undefined)

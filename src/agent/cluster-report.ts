@@ -114,7 +114,7 @@ export class ClusterReport {
   #schedule(name: string, problem: ClusterProblem, cluster: ClusterCondition): void {
     const reason = reasonOf(cluster);
     const isIncomplete = reason === INCOMPLETE;
-    // All failures share a timer, because they may alternate.
+    // A new failure does not restart the timer of another one: failures may alternate, and none would be logged.
     if (problem.timer !== undefined && problem.isTimerOfIncomplete === isIncomplete) return;
     problem.timer?.cancel();
     problem.timer = undefined;

@@ -170,7 +170,7 @@ export class KubernetesFollower {
   }
 
   /** Releases the numbers of restored node-local identities without prefixes (AGENT 19). */
-  releaseWithheld(): void {
+  releaseWithheldIdentities(): void {
     this.#layer?.releaseWithheld();
   }
 

@@ -40,7 +40,7 @@ export function settingsOf(options: readonly Option[]): readonly Setting[] {
 
 function settingOf(attribute: string, variants: readonly Option[]): Setting {
   const key = (variants[0]?.name() ?? '').replace(/^no-/, '');
-  const valued = variants.find(({ required }) => required);
+  const valued = variants.find(({ required }) => required); // commander: the option requires a value
   const valueKind = valued instanceof RepeatableOption ? 'list' : 'value';
   return {
     key,

@@ -8,7 +8,7 @@ import type { Logger } from './log.ts';
 import { stalledText } from './step-text.ts';
 
 export interface StepContext {
-  /** Fires when the start is interrupted, the step's time is over, or the step should stop. */
+  /** Fires when the start is interrupted, the step has failed by its progress timeout, or the step should stop. */
   readonly signal: AbortSignal;
   /** Reports progress, which restarts the progress timeout of the step. Cheap. */
   readonly progress: () => void;
@@ -19,8 +19,8 @@ export interface Step {
   /** Resolves when later steps may begin. If it throws, the start fails. */
   readonly start: (context: StepContext) => unknown;
   /**
-   * Undoes the work of `start`, even if `start` has not completed. Called after `start` has settled, at the latest
-   * after `stopMs`.
+   * Undoes the work of `start`, even if `start` has rejected or hangs. Called when `start` has settled, or after
+   * `stopMs` if it has not.
    */
   readonly stop?: () => unknown;
   /** Returns a phrase for each reason why the step currently waits. */

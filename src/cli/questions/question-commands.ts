@@ -96,7 +96,7 @@ function addIPCacheCommands(program: Command, questioner: Questioner, io: Comman
     }),
   );
   questioner
-    .addCommand(ipcache, 'get', 'print the entry of the longest prefix that contains an IP, or of a CIDR')
+    .addCommand(ipcache, 'get', 'print the entry of a CIDR, or of the longest prefix that contains an IP')
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .addOption(atOption())
     .action((ip: string, flags: PastFlags) =>

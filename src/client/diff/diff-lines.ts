@@ -52,8 +52,8 @@ function fieldDifferences({ a, b }: Pick<DocumentDifference, 'a' | 'b'>): readon
     const [inA, inB] = [listOf(x), listOf(y)];
     const [onlyA, onlyB] = [onlyIn(inA, inB), onlyIn(inB, inA)];
     return [
-      ...(onlyA.length === 0 ? [] : [`${name}: only at a: ${firstOf(onlyA)}`]),
-      ...(onlyB.length === 0 ? [] : [`${name}: only at b: ${firstOf(onlyB)}`]),
+      ...(onlyA.length === 0 ? [] : [`${name}: only at a: ${itemsText(onlyA)}`]),
+      ...(onlyB.length === 0 ? [] : [`${name}: only at b: ${itemsText(onlyB)}`]),
     ];
   });
 }
@@ -67,7 +67,7 @@ function listOf(value: string | readonly string[]): readonly string[] {
   return typeof value === 'string' ? [value].filter((text) => text !== '') : value;
 }
 
-function firstOf(texts: readonly string[]): string {
+function itemsText(texts: readonly string[]): string {
   return listText(texts, MAX_SHOWN_ITEMS);
 }
 

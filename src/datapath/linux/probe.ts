@@ -3,7 +3,10 @@ import { release } from 'node:os';
 import { join, resolve } from 'node:path';
 import { missingLibrary, systemProblem } from './syscall/native.ts';
 
-/** The parts of a Linux datapath. Each has its own requirements. */
+/**
+ * What a part of the datapath consists of: `routes` and `tunnel` (nodes), `maps` (ipcache), `sockets` and `nftables`
+ * (services). Each has its own requirements.
+ */
 export type DatapathPart = 'maps' | 'sockets' | 'routes' | 'tunnel' | 'nftables';
 
 /** Facts about a host, in the kernel's format. */
@@ -31,7 +34,10 @@ export interface ProbeOptions {
   readonly cgroup?: string | undefined;
 }
 
-/** A part and its missing requirements, one sentence each with a remedy. `missing` is empty if the part can run. */
+/**
+ * A {@link DatapathPart} and its missing requirements, one sentence each with a remedy. `missing` is empty if the part
+ * can run.
+ */
 export interface PartAnswer {
   readonly part: DatapathPart;
   readonly missing: readonly string[];

@@ -9,18 +9,18 @@ const OBJECT_WEIGHT = 8;
 const LARGE_LENGTH = 64 * 1024;
 
 /**
- * Divides texts into runs. Each run is parsed in one slice. A run has at most {@link LARGE_LENGTH} characters; a larger
- * text is a run of its own.
+ * Divides texts into runs. Each run is parsed in one slice. A run has at most `maxTexts` texts and {@link LARGE_LENGTH}
+ * characters; a larger text is a run of its own.
  */
 function* runs<T>(
   texts: readonly (string | T)[],
-  slice: number,
+  maxTexts: number,
 ): Generator<readonly (string | T)[], void, void> {
   let from = 0;
   let size = 0;
   for (const [i, text] of texts.entries()) {
     const length = typeof text === 'string' ? text.length : 0;
-    if (i > from && (i - from === slice || size + length > LARGE_LENGTH)) {
+    if (i > from && (i - from === maxTexts || size + length > LARGE_LENGTH)) {
       yield texts.slice(from, i);
       from = i;
       size = 0;

@@ -40,9 +40,8 @@ const PRESENT = 512;
 export interface InheritedLease {
   readonly id: LeaseID;
   readonly job: Job;
-  /** The rows of the keys that wait until the lease is adopted, after those that have waited. */
+  /** The rows of the keys that wait until the lease is adopted. The first `done` rows do not wait any more. */
   waiting: number[];
-  /** Number of rows at the start of `waiting` that do not wait any more. */
   done: number;
   /** True if the lease cannot be adopted. */
   isRefused: boolean;
@@ -283,7 +282,10 @@ export class SyncKeys {
     page[at + ORDER] = order;
   }
 
-  /** Returns true if an event of a key is awaited, and was one of the first `echoes`, modulo 2³². */
+  /**
+   * Returns true if the event of a put is awaited, and was already when {@link SyncKeys.echoes} was `echoes`. Both
+   * numbers are compared modulo 2³².
+   */
   isEchoBefore(row: number, echoes: number): boolean {
     return this.echoOf(row) !== undefined && ((this.#rows.get(row, ORDER) - echoes) | 0) < 0;
   }

@@ -139,7 +139,7 @@ export interface WatchStoreRun {
    * run.
    */
   readonly keepUnlisted?: boolean | undefined;
-  /** Called after the complete list of this run was applied and the unlisted keys were swept. */
+  /** Called after the complete list of this run was applied, and the sweep, if any, has ended. */
   readonly onListed?: (() => void) | undefined;
   /** Like `onState` of `WatchOptions`, with the failure that caused the state, if any. */
   readonly onState?: ((state: WatchState, failure: Failure | undefined) => void) | undefined;
@@ -182,8 +182,7 @@ const DELETES_PER_CHECK = 8;
 /**
  * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). The state of the observer depends only
  * on the content of the kvstore. A key whose value is rejected is **absent**, even if an earlier value was accepted,
- * because a new process would not know the earlier value (I9). Names
- * of more than 4,096 characters are rejected.
+ * because a new process would not know the earlier value (I9). Names of more than 4,096 characters are rejected.
  *
  * The end of a run deletes nothing. The store may run again, also on another backend. The known keys stay until the new
  * list is complete; then the keys that are not in the list are deleted (the *sweep*). `drain` deletes all keys.
@@ -524,7 +523,7 @@ export class WatchStore<T> {
     let row = from;
     for (; row < end && deletes < maxDeletes; row++) {
       const lastRun = this.#keys.markOf(row);
-      if (lastRun === 0) this.#keys.release(row); // only an ended watch knew the key
+      if (lastRun === 0) this.#keys.release(row); // frees the row of a key that only an ended watch knew
       const isStale = lastRun > 0 && lastRun < firstRun;
       const name = isStale ? this.#keys.nameAt(row) : undefined;
       if (name === undefined) continue;

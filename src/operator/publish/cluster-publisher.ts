@@ -106,7 +106,7 @@ export interface ClusterPublisherStatus {
 
 /**
  * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 13, 15, 35 to 43, 57).
- * The owner sets the desired content in any order and at any time, and the publisher makes the kvstore equal to it.
+ * The caller sets the desired content in any order and at any time, and the publisher makes the kvstore equal to it.
  *
  *     nodes, services, identities, IPs ─► leftovers of earlier runs are deleted ─► canaries ─► configuration
  *                                                                                             heartbeat
@@ -162,7 +162,7 @@ export class ClusterPublisher {
     const promised = Object.values(this.#prefixes).map((prefix) => ({
       synced: async (): Promise<void> => {
         await this.#contentComplete.promise;
-        await prefix.markSynced();
+        await prefix.markSynced(); // resolves when its canary is stored
       },
     }));
     const { clusterName, clusterID, maxConnectedClusters } = options;

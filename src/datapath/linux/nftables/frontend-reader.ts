@@ -58,6 +58,7 @@ function recordElement(frontends: Frontends, family: Family, set: string, elemen
   } else if (protocolSet === undefined) {
     const frontend = frontendAt(frontends, readFrontend(key, family));
     const backendCount = set === SETS.refused ? 0 : pickSizeOf(chain);
+    // In these sets, we write one element for a frontend with a port, and none for `isAny`.
     const isForeign = backendCount === undefined || frontend.backendCount !== undefined || frontend.isAny;
     if (isForeign) frontend.foreign.push({ set, key });
     else frontend.backendCount = backendCount;

@@ -35,8 +35,8 @@ const TO_THIS_HOST = Uint8Array.of(0);
 const REGISTER = 1;
 
 /**
- * The chain `meta pkttype set host`. Nodes of Cilium send frames to the hardware address of an interface of theirs, and
- * ours to that of their own tunnel. Without the chain, Linux drops such frames.
+ * The chain `meta pkttype set host`. The inner frames that arrive have the hardware address of an interface of the
+ * *sender* as the destination, whether Cilium or this project sends them. Without the chain, Linux drops such frames.
  */
 const CHAIN: NftChain = {
   name: 'tunnel',
@@ -92,7 +92,7 @@ function areOurRules(found: readonly (readonly FoundExpression[])[]): boolean {
 
 /** Writes the filter, also if it exists, or deletes it. The interface must exist. Throws `SyscallError`. */
 export function setFilter(open: () => NftSocket, item: FilterItem | undefined): void {
-  // The table exists when it is deleted, so the delete does not fail.
+  // The table is added first, because the delete of a missing table fails.
   const requests = [addTable(TABLE), deleteTable(TABLE)];
   if (item !== undefined) requests.push(addTable(TABLE), ...addChain(TABLE, CHAIN));
   try {
