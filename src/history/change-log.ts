@@ -218,7 +218,10 @@ export class ChangeLog implements CertaintyInputs {
     this.#cause = cause;
   }
 
-  /** Appends a change of a prefix, unless there are too many. `continues`: at the time of the previous change. */
+  /**
+   * Appends a change of a prefix; counts it as lost if changes arrive too fast. `continues`: true if the change has the
+   * time of the previous one.
+   */
   addClaim(key: Readonly<PrefixRegister>, change: ClaimChange, continues = false): void {
     const ms = continues ? this.#changeMs : this.life.now();
     this.#changeMs = ms;
