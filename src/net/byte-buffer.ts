@@ -6,8 +6,11 @@ export class DamagedError extends Error {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** Texts of up to this number of bytes are decoded byte by byte, which is faster than a call of the decoder. */
-const MAX_SHORT_BYTES = 24;
+/**
+ * Texts of up to this number of bytes are decoded byte by byte, which is faster than a call of the decoder. A longer
+ * text in V8 would refer to a string of 32 bytes for each further character.
+ */
+const MAX_SHORT_BYTES = 12;
 
 /** Initial size of the memory for loaded texts in bytes. Names of Kubernetes have up to 253 bytes. */
 const INITIAL_LOADED_BYTES = 1024;

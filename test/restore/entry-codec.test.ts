@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ByteBuffer, DamagedError } from '../../src/net/byte-buffer.ts';
 import { type CheckpointEntry, type PortSets, readEntry, writeEntry } from '../../src/restore/entry-codec.ts';
 import { MAX_NUMBERED_TEXTS, NumberedTexts } from '../../src/restore/numbered-texts.ts';
+import { bytesInUse } from '../base/support/garbage.ts';
 
 function reader(bytes: readonly number[] | Uint8Array): ByteBuffer {
   return new ByteBuffer(Uint8Array.from(bytes), bytes.length, bytes.length);
@@ -70,6 +71,16 @@ describe('values in a checkpoint', () => {
     const from = reader(out.bytesFrom(0));
     for (let round = 0; round < 2; round++) expect(all.every((text) => read.read(from) === text)).toBe(true);
     expect(from.at).toBe(from.length);
+  });
+
+  it('take less than 100 bytes of memory if they have 20 characters, because the IPCache keeps them', async () => {
+    const count = 20_000;
+    const out = writer();
+    for (let i = 0; i < count; i++) out.writeText(`web-7d9c5b8f6d-${i.toString().padStart(5, '0')}`);
+    const from = reader(out.bytesFrom(0));
+    const before = await bytesInUse();
+    const texts = Array.from({ length: count }, () => from.readText());
+    expect(((await bytesInUse()) - before) / texts.length).toBeLessThan(100);
   });
 
   it('are invalid if more texts have numbers than a writer assigns', () => {
