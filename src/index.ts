@@ -64,6 +64,7 @@ export { History } from './history/history.ts';
 export type { ChangedSince } from './history/past/changed-since.ts';
 export type { PastReader } from './history/past/past-reader.ts';
 export type {
+  Certainty,
   ChangeCause,
   DocumentMoment,
   DocumentRecord,

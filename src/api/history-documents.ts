@@ -3,6 +3,7 @@ import type { CauseGroup } from '../history/causes.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
 import type {
+  Certainty,
   ChangeCause,
   DocumentMoment,
   HistoryRecord,
@@ -102,14 +103,16 @@ export function retainedDocument({ from, to }: RetainedInterval): RetainedDocume
 }
 
 export function pastDocument(
-  moment: Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'retained' | 'effectiveSince' | 'effectiveUntil'> &
+  moment: Certainty &
+    Pick<PrefixMoment, 'at' | 'retained' | 'effectiveSince' | 'effectiveUntil'> &
     Partial<Pick<PrefixMoment, 'claimsComplete'>>,
 ): PastDocument {
-  const { at, certain, reason, retained, effectiveSince, effectiveUntil, claimsComplete } = moment;
+  const { at, certain, reason, subjects, retained, effectiveSince, effectiveUntil, claimsComplete } = moment;
   return {
     at: isoTime(at),
     certain,
     reason,
+    subjects: subjects.length === 0 ? undefined : subjects,
     claimsComplete: claimsComplete === false ? claimsComplete : undefined,
     retained: retainedDocument(retained),
     effectiveSince: isoTime(effectiveSince),
@@ -160,7 +163,7 @@ function retainedFields(moment: DocumentMoment, name: string, at: string): PastF
 export function notFoundProblem(
   field: string,
   value: string,
-  moment: Pick<PrefixMoment, 'at' | 'reason' | 'retained'>,
+  moment: Pick<PrefixMoment, 'at' | 'reason' | 'subjects' | 'retained'>,
 ): ProblemError {
   const { reason } = moment;
   const at = isoTime(moment.at);

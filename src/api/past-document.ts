@@ -1,4 +1,4 @@
-import type { Uncertainty } from '../history/types.ts';
+import { MAX_SUBJECTS, type Uncertainty } from '../history/types.ts';
 
 /** The interval for which the history has all changes, ISO 8601. */
 export interface RetainedDocument {
@@ -16,16 +16,27 @@ const UNCERTAINTY_TEXTS: Readonly<Record<Uncertainty, string>> = {
 };
 
 /**
- * Returns why an answer for the time `at` is not certain, as a clause without a full stop. Both times are ISO 8601 or
- * milliseconds.
+ * Returns why an answer for the time `at` is not certain, as a clause without a full stop, with the incomplete clusters
+ * or other subjects. Both times are ISO 8601 or milliseconds.
  */
 export function uncertaintyText<T extends string | number>(
   reason: Uncertainty,
-  { at, retained }: { readonly at: T; readonly retained: { readonly to: T } },
+  {
+    at,
+    retained,
+    subjects = [],
+  }: {
+    readonly at: T;
+    readonly retained: { readonly to: T };
+    readonly subjects?: readonly string[] | undefined;
+  },
 ): string {
   if (reason === 'clock' && at > retained.to)
     return 'the clock of the agent has not reached that time, or was set back since';
-  return UNCERTAINTY_TEXTS[reason];
+  if (subjects.length === 0) return UNCERTAINTY_TEXTS[reason];
+  const others = subjects.length < MAX_SUBJECTS ? '' : ' and others'; // in place of the last one
+  const shown = subjects.slice(0, MAX_SUBJECTS - 1).join(', ');
+  return `${UNCERTAINTY_TEXTS[reason]} (${shown}${others})`;
 }
 
 /** The moment of an answer, and its certainty. */
@@ -34,6 +45,8 @@ export interface PastDocument {
   readonly at: string;
   readonly certain: boolean;
   readonly reason?: Uncertainty | undefined;
+  /** Present with a `reason` that has subjects: see `Certainty.subjects`. */
+  readonly subjects?: readonly string[] | undefined;
   /** False for a time of an earlier process: other claims may have existed, because only recorded ones are known. */
   readonly claimsComplete?: false | undefined;
   readonly retained: RetainedDocument;

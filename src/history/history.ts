@@ -27,7 +27,7 @@ import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-lo
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import type { DocumentChange } from './document-change.ts';
-import { currentLife, type Life } from './lives.ts';
+import { certaintyOf, currentLife, type Life } from './lives.ts';
 import { PastLookups } from './past/past-lookups.ts';
 import { PastReader } from './past/past-reader.ts';
 import {
@@ -391,7 +391,8 @@ export class History implements AsyncDisposable {
 
   #moment(key: Readonly<PrefixRegister>, { point, reason }: RequestedMoment): PrefixMoment {
     const { retained } = this;
-    if (point === undefined) return unretainedMoment(key, retained, reason);
+    const log = this.#log;
+    if (point === undefined || log === undefined) return unretainedMoment(key, retained, reason);
     const keys = keysOf(key);
     const state = new PastState(claimsByKey(keys, (text) => this.#options.ipcache.claimsOf(text)));
     const isLater = isLaterThan(point);
@@ -399,9 +400,10 @@ export class History implements AsyncDisposable {
       if (isLater(change)) state.undo(change);
       else if (state.findStarts(change)) break;
     }
-    const wallOf = (ms: number): number => this.#log?.life.clock.wallOf(ms) ?? 0;
+    const wallOf = (ms: number): number => log.clock.wallOf(ms);
+    const certainty = certaintyOf(log, point, reason);
     const past = state.result();
-    return momentOf(key, { ms: point.lifeMs, past, wallOf, claimsComplete: true, reason, retained });
+    return momentOf(key, { ms: point.lifeMs, past, wallOf, claimsComplete: true, certainty, retained });
   }
 
   #lengths(family: Family): readonly number[] {

@@ -4,7 +4,7 @@ import { mayContain } from './key-filter.ts';
 import { LifeClock } from './life-clock.ts';
 import type { PointInTime } from './point-in-time.ts';
 import type { Segment } from './segment.ts';
-import type { Uncertainty } from './types.ts';
+import { type Certainty, MAX_SUBJECTS, type Uncertainty } from './types.ts';
 
 /** A segment in memory or on disk. */
 export interface SegmentPart {
@@ -159,18 +159,37 @@ function memoryPart(segment: Segment): SegmentPart {
  * read from a record before or after the moment: the caller must also check that no change between this record and the
  * moment was lost ({@link isLostBetween}).
  */
-export function uncertaintyAt(
-  { isLive, spans, clock }: CertaintyInputs,
+export function uncertaintyAt(life: CertaintyInputs, point: PointInTime): Uncertainty | undefined {
+  if (point.endSequence === undefined && life.clock.isUnclear(point.lifeMs)) return 'clock';
+  return life.spans.find((span) => affects(span, life, point))?.reason;
+}
+
+/** Returns whether answers for a moment of a life are certain. `reason`: why they are not. */
+export function certaintyOf(
+  life: CertaintyInputs,
+  point: PointInTime,
+  reason: Uncertainty | undefined,
+): Certainty {
+  const subjects = new Set<string>();
+  if (reason !== undefined)
+    for (const span of life.spans) {
+      if (span.reason !== reason || span.subject === '' || !affects(span, life, point)) continue;
+      subjects.add(span.subject);
+      if (subjects.size === MAX_SUBJECTS) break;
+    }
+  return { certain: reason === undefined, reason, subjects: [...subjects] };
+}
+
+/** Returns true if answers for a moment of a life are not certain because of an interval. */
+function affects(
+  { reason, fromMs, toMs = Number.POSITIVE_INFINITY }: UncertainSpan,
+  { isLive }: CertaintyInputs,
   { lifeMs: ms, endSequence }: PointInTime,
-): Uncertainty | undefined {
-  const isSequence = endSequence !== undefined;
-  if (!isSequence && clock.isUnclear(ms)) return 'clock';
-  return spans.find(({ reason, fromMs, toMs = Number.POSITIVE_INFINITY }) => {
-    // The record with this sequence number may precede the end of the interval, although both have the same time.
-    const isBefore = ms < toMs || (isSequence && ms === toMs);
-    // In the current life, the state is computed backwards from now, so a lost change affects all moments before it.
-    return isBefore && (reason === 'lost' ? isLive : ms >= fromMs);
-  })?.reason;
+): boolean {
+  // The record with this sequence number may precede the end of the interval, although both have the same time.
+  const isBefore = ms < toMs || (endSequence !== undefined && ms === toMs);
+  // In the current life, the state is computed backwards from now, so a lost change affects all moments before it.
+  return isBefore && (reason === 'lost' ? isLive : ms >= fromMs);
 }
 
 /**

@@ -3,7 +3,7 @@ import type { PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
 import { isBeforeFirstRecord, type Life, uncertaintyAt } from './lives.ts';
 import { cidrOf, type IsLater, type PastPrefix } from './prefix-timeline.ts';
-import type { PastClaim, PrefixMoment, RetainedInterval, Uncertainty } from './types.ts';
+import type { Certainty, PastClaim, PrefixMoment, RetainedInterval, Uncertainty } from './types.ts';
 
 /** A point between two records of a life. The state at the point is the state after all earlier records. */
 export interface PointInTime {
@@ -106,7 +106,7 @@ export function unretainedMoment(
 ): PrefixMoment {
   const none = { claims: [], effective: undefined, decidedBy: undefined };
   const times = { effectiveSince: undefined, effectiveUntil: undefined };
-  const certainty = { certain: false, claimsComplete: false, reason };
+  const certainty = { certain: false, claimsComplete: false, reason, subjects: [] };
   return { at: retained.from, prefix: cidrOf(key), ...none, ...times, ...certainty, retained };
 }
 
@@ -118,15 +118,14 @@ export interface MomentParts {
   /** Converts a time of the life to wall time. */
   readonly wallOf: (ms: number) => number;
   readonly claimsComplete: boolean;
-  /** Why the answer is not certain. */
-  readonly reason: Uncertainty | undefined;
+  readonly certainty: Certainty;
   readonly retained: RetainedInterval;
 }
 
 /** Returns the answer for a prefix at a retained moment. Its times are wall times. */
 export function momentOf(
   key: Readonly<PrefixRegister>,
-  { ms, past, wallOf, claimsComplete, reason, retained }: MomentParts,
+  { ms, past, wallOf, claimsComplete, certainty, retained }: MomentParts,
 ): PrefixMoment {
   const wall = (time: number | undefined): number | undefined =>
     time === undefined ? undefined : wallOf(time);
@@ -141,9 +140,8 @@ export function momentOf(
     decidedBy: past.decidedBy,
     effectiveSince: wall(past.effectiveSince),
     effectiveUntil: wall(past.effectiveUntil),
-    certain: reason === undefined,
     claimsComplete,
-    reason,
     retained,
+    ...certainty,
   };
 }

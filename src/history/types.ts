@@ -30,6 +30,21 @@ export const UNCERTAINTIES = [
 /** One of {@link UNCERTAINTIES}. */
 export type Uncertainty = (typeof UNCERTAINTIES)[number];
 
+/** Whether an answer is certain, and why not. */
+export interface Certainty {
+  readonly certain: boolean;
+  /** Present if the answer is not certain. */
+  readonly reason: Uncertainty | undefined;
+  /**
+   * The causes of the reason: the incomplete or withdrawn clusters, the incomplete kinds of Kubernetes objects
+   * (`Kubernetes pods`), or the keys of lost documents. At most 10; empty if there are none.
+   */
+  readonly subjects: readonly string[];
+}
+
+/** Maximum number of {@link Certainty.subjects}. */
+export const MAX_SUBJECTS = 10;
+
 /** A claim as it was at a moment. Times are wall time in milliseconds. */
 export interface PastClaim extends CompleteClaim {
   /** Canonical key, as in `KeyedEntry`. */
@@ -42,8 +57,8 @@ export interface PastClaim extends CompleteClaim {
   readonly until: number | undefined;
 }
 
-/** The claims on a prefix at a moment. */
-export interface PrefixMoment {
+/** The claims on a prefix at a moment. Certain if it is proven that `effective` was effective, or that nothing was. */
+export interface PrefixMoment extends Certainty {
   /** Wall time of the moment. */
   readonly at: number;
   /** Canonical CIDR of the prefix. */
@@ -61,12 +76,8 @@ export interface PrefixMoment {
   readonly effectiveSince: number | undefined;
   /** Time until which this claim was effective; undefined if it is effective now, or if the moment is not retained. */
   readonly effectiveUntil: number | undefined;
-  /** True if `effective` is proven: this claim was effective, or there was none. */
-  readonly certain: boolean;
   /** False for a moment of an earlier process: only claims in records are known. */
   readonly claimsComplete: boolean;
-  /** Present if the answer is not certain. */
-  readonly reason: Uncertainty | undefined;
   readonly retained: RetainedInterval;
 }
 
@@ -119,7 +130,7 @@ export interface DocumentRecord {
 }
 
 /** A service or a node at a moment. */
-export interface DocumentMoment {
+export interface DocumentMoment extends Certainty {
   /** Wall time of the moment. */
   readonly at: number;
   /** Its JSON fields; undefined if it did not exist, or if the moment is not retained. */
@@ -128,8 +139,6 @@ export interface DocumentMoment {
   readonly since: number | undefined;
   /** Time of the first change after the moment; undefined if there is none. */
   readonly until: number | undefined;
-  readonly certain: boolean;
-  readonly reason: Uncertainty | undefined;
   readonly retained: RetainedInterval;
 }
 

@@ -128,6 +128,7 @@ it('answers are not certain each time a cluster is incomplete, and for no other 
   const states = [[], ['nodes'], ['nodes', 'ip'], [], ['ip'], []] as const;
   const moments = momentsAfter(states, (missing) => far.is(missing), { clock, history });
   expect(moments.map((moment) => moment?.certain)).toEqual([...[true, false, false], ...[true, false, true]]);
+  expect(moments.map((moment) => moment?.subjects.join())).toEqual(['', 'far', 'far', '', 'far', '']);
 });
 
 it('answers are not certain each time a Kubernetes kind is incomplete, and for no other time', () => {
@@ -162,6 +163,8 @@ it('answers are not certain each time a Kubernetes kind is incomplete, and for n
     ...['cluster-incomplete', undefined, 'cluster-incomplete'],
     ...[undefined, 'cluster-incomplete', undefined],
   ]);
+  expect(moments[0]?.subjects).toEqual(['Kubernetes ciliumendpoints']);
+  expect(moments[1]?.subjects).toEqual([]);
 });
 
 it('answers are not certain each time a cluster is withdrawn, and for no other time', () => {

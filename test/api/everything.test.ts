@@ -581,7 +581,15 @@ describe('a sorted view', () => {
 
 describe('an object of an earlier moment', () => {
   const moment = (document: object): never =>
-    ({ at: 1, certain: true, document, retained: { from: 0, to: 2 }, since: 1, until: 2 }) as never;
+    ({
+      at: 1,
+      certain: true,
+      subjects: [],
+      document,
+      retained: { from: 0, to: 2 },
+      since: 1,
+      until: 2,
+    }) as never;
 
   it('is explained with its effective parts only', () => {
     const backends = [{ address: 'a' }, { address: 'b', cluster: 'far' }, { address: 'c', cluster: 'far' }];

@@ -270,6 +270,7 @@ describe('a past answer', () => {
         at: at(1),
         certain: false,
         reason: 'cluster-incomplete',
+        subjects: ['baltic', 'Kubernetes pods'],
         claimsComplete: false,
         retained: RETAINED,
       }),
@@ -279,10 +280,25 @@ describe('a past answer', () => {
         "as of 2020-01-02 03:04:01.006; unchanged from 2020-01-02 03:04:02.006 to 2020-01-02 03:04:03.006",
         "as of 2020-01-02 03:04:01.006; unchanged from before the retained changes to now",
         "before the last start of the agent: only claims with a recorded change are known",
-        "not certain: a cluster or a kind of Kubernetes objects was not read completely at that time",
+        "not certain: a cluster or a kind of Kubernetes objects was not read completely at that time (baltic, Kubernetes pods)",
         "as of 2020-01-02 03:04:01.006; unchanged from 2020-01-02 03:04:02.006 to 2020-01-02 03:04:03.006",
       ]
     `);
+  });
+
+  it('names nine of many incomplete clusters', () => {
+    const textOf = (count: number): string | undefined => {
+      const subjects = Array.from({ length: count }, (_, i) => `c${i}`);
+      const reason = 'withdrawing';
+      return pastLines({ at: at(1), certain: false, reason, subjects, retained: RETAINED }).at(-1);
+    };
+    const removed = 'not certain: entries of a cluster were being removed at that time';
+    expect([0, 1, 9, 10].map(textOf)).toEqual([
+      removed,
+      `${removed} (c0)`,
+      `${removed} (c0, c1, c2, c3, c4, c5, c6, c7, c8)`,
+      `${removed} (c0, c1, c2, c3, c4, c5, c6, c7, c8 and others)`,
+    ]);
   });
 
   it('distinguishes a time that the clock has not reached from one around which it was set', () => {

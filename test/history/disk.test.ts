@@ -111,12 +111,21 @@ describe('a history on disk', () => {
     const after = machine.clock.wallTime();
     await write(machine, started, 40_000);
     const reasonsIn = async ({ past }: History): Promise<readonly unknown[]> =>
-      Promise.all([during, after].map(async (at) => (await past.at('10.0.0.0', at))?.reason));
-    expect(await reasonsIn(history)).toEqual(['cluster-incomplete', undefined]);
+      Promise.all(
+        [during, after].map(async (at) => {
+          const moment = await past.at('10.0.0.0', at);
+          return [moment?.reason, moment?.subjects];
+        }),
+      );
+    const expected = [
+      ['cluster-incomplete', ['baltic']],
+      [undefined, []],
+    ];
+    expect(await reasonsIn(history)).toEqual(expected);
     await end(started);
     machine.clock.advance(1000);
     const restarted = await machine.start({}, 16 * MIB);
-    expect(await reasonsIn(restarted.history)).toEqual(['cluster-incomplete', undefined]);
+    expect(await reasonsIn(restarted.history)).toEqual(expected);
     await end(restarted);
   });
 

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { ChangeLog } from '../../src/history/change-log.ts';
+import { ChangeLog, type UncertainSpan } from '../../src/history/change-log.ts';
 import { History } from '../../src/history/history.ts';
 import { RecordReader } from '../../src/history/record-reader.ts';
-import type { PrefixRecord } from '../../src/history/types.ts';
+import type { PrefixRecord, Uncertainty } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
 import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
@@ -380,6 +380,47 @@ describe('a history that was stopped', () => {
     cache.upsert('10.0.0.1', podClaim(1));
     clock.advance(1000);
     expect(history.at('10.0.0.1', START + 500)).toMatchObject({ certain: false, reason: 'lost' });
+  });
+});
+
+describe('an answer that is not certain', () => {
+  it('names each incomplete cluster once, and no cluster of another reason (regression: only the reason)', async () => {
+    const { clock, cache, history } = recorded();
+    const begin = (reason: Uncertainty, cluster: string): UncertainSpan => {
+      const span = history.beginUncertainty(reason, cluster);
+      if (span === undefined) throw new Error('not started');
+      return span;
+    };
+    cache.upsert('10.0.0.1', { source: 'kvstore', identity: 7 });
+    const before = begin('cluster-incomplete', 'atlantic');
+    clock.advance(1000);
+    history.endUncertainty(before);
+    const restored = { source: 'restored', owner: 'baltic', identity: 7 } as const;
+    cache.upsert('10.0.0.1', restored);
+    begin('cluster-incomplete', 'baltic');
+    begin('cluster-incomplete', 'Kubernetes ciliumendpoints');
+    begin('withdrawing', 'caspian');
+    const at = clock.wallTime();
+    clock.advance(1000);
+    cache.withdraw(restored); // a second interval of baltic
+    clock.advance(1000);
+    const subjects = ['baltic', 'Kubernetes ciliumendpoints'];
+    const uncertain = { certain: false, reason: 'cluster-incomplete', subjects };
+    const { past } = history;
+    expect(history.at('10.0.0.1', at)).toMatchObject(uncertain);
+    expect(history.lookup('10.0.0.2', at)).toMatchObject(uncertain);
+    expect(await past.at('10.0.0.1', at)).toMatchObject(uncertain);
+    expect(await past.lookup('10.0.0.2', at)).toMatchObject(uncertain);
+    expect(await past.changedSince(at, 10)).toMatchObject(uncertain);
+    expect(await past.documentAt('node', 'baltic/n1', undefined, at)).toMatchObject(uncertain);
+  });
+
+  it('names ten of 255 incomplete clusters', () => {
+    const { clock, history } = recorded();
+    for (let i = 0; i < 255; i++) history.beginUncertainty('cluster-incomplete', `c${i}`);
+    clock.advance(1000);
+    const first = Array.from({ length: 10 }, (_, i) => `c${i}`);
+    expect(history.at('10.0.0.1', clock.wallTime())?.subjects).toEqual(first);
   });
 });
 

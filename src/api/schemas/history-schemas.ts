@@ -1,5 +1,5 @@
 import { z } from '@hono/zod-openapi';
-import { UNCERTAINTIES } from '../../history/types.ts';
+import { MAX_SUBJECTS, UNCERTAINTIES } from '../../history/types.ts';
 import type { CausesDocument, HistoryDocument, HistoryRecordDocument } from '../history-documents.ts';
 import type { PastDocument, RetainedDocument } from '../past-document.ts';
 
@@ -12,6 +12,13 @@ const PAST: z.ZodType<PastDocument> = z
     at: z.string(),
     certain: z.boolean(),
     reason: z.enum(UNCERTAINTIES).optional().describe('Why the answer is not certain'),
+    subjects: z
+      .array(z.string())
+      .readonly()
+      .optional()
+      .describe(
+        `The clusters or kinds of Kubernetes objects of the reason, or the keys of lost objects; at most ${MAX_SUBJECTS}`,
+      ),
     claimsComplete: z
       .literal(false)
       .optional()

@@ -2,11 +2,11 @@ import type { IPCache } from '../../ipcache/ipcache.ts';
 import { formatKey, type PrefixRegister, prefixRegister } from '../../net/prefix.ts';
 import type { ChangeLog } from '../change-log.ts';
 import { ChangedPrefixes, type VisibleClaim } from '../changed-prefixes.ts';
-import { type SegmentPart, uncertaintyAt } from '../lives.ts';
+import { certaintyOf, type SegmentPart, uncertaintyAt } from '../lives.ts';
 import { isLaterThan, type PointInLives, type RequestedMoment } from '../point-in-time.ts';
 import { type ClaimChange, KIND } from '../record-reader.ts';
 import type { Segment } from '../segment.ts';
-import type { PrefixMoment } from '../types.ts';
+import type { Certainty, PrefixMoment } from '../types.ts';
 import type { Reading } from './reading.ts';
 
 /** Number of prefixes evaluated in one slice. */
@@ -19,7 +19,7 @@ const PREFIXES_PER_SLICE = 128;
 const LATER_PER_SLICE = 2048;
 
 /** The prefixes that changed after a moment; see {@link PastReader.changedSince}. */
-export interface ChangedSince extends Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'retained'> {
+export interface ChangedSince extends Certainty, Pick<PrefixMoment, 'at' | 'retained'> {
   /**
    * The visible claim at the moment by CIDR; undefined if there was none. All other prefixes have not changed since.
    */
@@ -53,8 +53,8 @@ export async function prefixesChangedSince(
   }
   // Changes may have been lost since the query began.
   const reason = momentReason ?? reading.lostReason ?? uncertaintyAt(log, point);
-  const certainty = { certain: reason === undefined, reason, retained: reading.retained };
-  return { at: reading.lifeOf(point).clock.wallOf(point.lifeMs), ...certainty, prefixes };
+  const at = reading.lifeOf(point).clock.wallOf(point.lifeMs);
+  return { at, ...certaintyOf(log, point, reason), retained: reading.retained, prefixes };
 }
 
 /** Adds the changes after a point, newest first, until more than `maxKeys` keys have changed. */

@@ -18,6 +18,7 @@ import type { ChangeLog } from '../change-log.ts';
 import type { SegmentArchive, StoredSegment } from '../disk/segment-archive.ts';
 import type { PastFields } from '../document-change.ts';
 import {
+  certaintyOf,
   currentLife,
   endedLives,
   isLostBetween,
@@ -134,12 +135,13 @@ export class PastReader {
       const moment = await this.#moment(reading, key, requested, current);
       const omitsLonger = key.length < bits - index;
       uncertainty ??= moment.reason ?? (omitsLonger ? unrecorded : undefined);
-      if (moment.effective !== undefined) return withReason(moment, uncertainty ?? reading.lostReason);
+      if (moment.effective !== undefined)
+        return { ...moment, ...certaintyOf(life, requested.point, uncertainty ?? reading.lostReason) };
       ofAddress ??= moment; // the first candidate is the address itself
     }
     const omitsAny = candidates.length < bits + 1;
     uncertainty ??= reading.lostReason ?? (omitsAny ? unrecorded : undefined);
-    return ofAddress && withReason(ofAddress, uncertainty);
+    return ofAddress && { ...ofAddress, ...certaintyOf(life, requested.point, uncertainty) };
   }
 
   /**
@@ -224,7 +226,7 @@ export class PastReader {
     const retained = reading.retained;
     if (point === undefined) {
       const none = { document: undefined, since: undefined, until: undefined };
-      return { at: retained.from, ...none, certain: false, reason, retained };
+      return { at: retained.from, ...none, certain: false, reason, subjects: [], retained };
     }
     const life = reading.lifeOf(point);
     const { document, isKnown, since, until } = await documentIn(reading, { kind, key, current }, point);
@@ -232,7 +234,7 @@ export class PastReader {
       ms === undefined ? undefined : life.clock.wallOf(ms);
     const uncertainty = reason ?? reading.lostReason ?? (isKnown ? undefined : 'agent-not-running');
     const times = { at: life.clock.wallOf(point.lifeMs), since: wall(since), until: wall(until) };
-    return { ...times, document, certain: uncertainty === undefined, reason: uncertainty, retained };
+    return { ...times, document, ...certaintyOf(life, point, uncertainty), retained };
   }
 
   /** Yields the changes of a service or a node in slices, newest first. */
@@ -292,7 +294,8 @@ export class PastReader {
     const { past, isKnown } = await this.#pastIn(reading, keysOf(key), point, current);
     const uncertainty = reason ?? reading.lostReason ?? (isKnown ? undefined : reasonUnproven(life, point));
     const wallOf = (ms: number): number => life.clock.wallOf(ms);
-    const known = { claimsComplete: life.isLive, reason: uncertainty, retained };
+    const certainty = certaintyOf(life, point, uncertainty);
+    const known = { claimsComplete: life.isLive, certainty, retained };
     return momentOf(key, { ms: point.lifeMs, past, wallOf, ...known });
   }
 
@@ -336,10 +339,6 @@ export class PastReader {
     const unknown = { effectiveSince: undefined, effectiveUntil: undefined };
     return { past: { claims, decidedBy: ruleOfKnown(claims), ...unknown }, isKnown: false };
   }
-}
-
-function withReason(moment: PrefixMoment, reason: Uncertainty | undefined): PrefixMoment {
-  return { ...moment, certain: reason === undefined, reason };
 }
 
 /** Returns why an answer in an earlier life is not certain if no record proves it. */

@@ -519,14 +519,14 @@ it('a group of changes has the fields that are known', () => {
 
 it('a moment has its uncertainty, its interval and the time of its claim', () => {
   const [at, since, until] = [1, 2, 3].map((second) => `1970-01-01T00:00:0${second}.000Z`);
-  const moment = { at: 1000, certain: false, retained: { from: 2000, to: 3000 } };
+  const moment = { at: 1000, certain: false, subjects: ['shop/cart'], retained: { from: 2000, to: 3000 } };
   const retained = { from: since, to: until };
   const about = { effectiveSince: 2000, effectiveUntil: 3000, reason: 'lost', claimsComplete: false };
   expect(pastDocument({ ...moment, ...about } as never)).toEqual({
-    ...{ at, certain: false, retained, reason: 'lost', claimsComplete: false },
+    ...{ at, certain: false, retained, reason: 'lost', subjects: ['shop/cart'], claimsComplete: false },
     ...{ effectiveSince: since, effectiveUntil: until },
   });
-  expect(pastDocument({ ...moment, certain: true, claimsComplete: true } as never)).toEqual({
+  expect(pastDocument({ ...moment, certain: true, subjects: [], claimsComplete: true } as never)).toEqual({
     ...{ at, certain: true, retained },
   });
 });
