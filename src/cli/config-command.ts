@@ -42,7 +42,7 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
         const { readConfig } = await import('./config-file.ts');
         const target = program.commands.find((command) => command.name() === of);
         assert(target !== undefined, 'each configurable command exists');
-        const { values, problems } = await readConfig(path, settingsOf(target.options));
+        const { values, problems } = await readConfig('file', path, settingsOf(target.options));
         for (const [name, value] of Object.entries(values))
           target.setOptionValueWithSource(name, value, 'config');
         // A check runs only if the earlier ones have found nothing.

@@ -85,13 +85,17 @@ const MAX_FILE_BYTES = 1024 * 1024;
 
 /**
  * Returns the contents of a file. Throws `InputError` if it cannot be read, is too large, or is not a regular file,
- * because opening a FIFO would block. Invalid contents are returned as problems.
+ * because opening a FIFO would block. Invalid contents are returned as problems. `argument` names the path in errors.
  */
-export async function readConfig(path: string, settings: readonly Setting[]): Promise<SettingsFile> {
+export async function readConfig(
+  argument: '--config' | 'file',
+  path: string,
+  settings: readonly Setting[],
+): Promise<SettingsFile> {
   const { bytes, isWhole } = await readFileHead(path, MAX_FILE_BYTES).catch((cause: unknown) => {
-    throw unreadable('--config', path, cause);
+    throw unreadable(argument, path, cause);
   });
-  if (!isWhole) throw new InputError(`--config ${path}: the file is larger than ${MAX_FILE_BYTES} bytes`);
+  if (!isWhole) throw new InputError(`${argument} ${path}: the file is larger than ${MAX_FILE_BYTES} bytes`);
   return parseConfig(bytes.toString('utf8'), settings);
 }
 
@@ -100,7 +104,7 @@ export async function loadConfig(
   path: string,
   settings: readonly Setting[],
 ): Promise<SettingsFile['values']> {
-  const { values, problems } = await readConfig(path, settings);
+  const { values, problems } = await readConfig('--config', path, settings);
   if (problems.length > 0)
     throw new InputError(problems.map((reason) => `--config ${path}: ${reason}`).join('\ndpcache: '));
   return values;

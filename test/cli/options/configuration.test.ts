@@ -332,19 +332,22 @@ describe('dpcache config check', () => {
     const folder = temporaryFolder({ 'large.yaml': `#${'x'.repeat(1024 * 1024)}` });
     const fifo = join(folder, 'fifo');
     execFileSync('mkfifo', [fifo]);
-    const stderr = `dpcache: --config ${fifo}: is a FIFO, not a file\n`;
-    expect(await dpcache('config', 'check', fifo)).toMatchObject({ status: 1, stderr });
-    expect(await dpcache('agent', '--once', '--config', fifo)).toMatchObject({ status: 1, stderr });
-    expect(await dpcache('config', 'check', join(folder, 'large.yaml'))).toMatchObject({
+    const fault = `${fifo}: is a FIFO, not a file\n`;
+    const checked = { status: 1, stderr: `dpcache: file ${fault}` };
+    expect(await dpcache('config', 'check', fifo)).toMatchObject(checked);
+    const started = { status: 1, stderr: `dpcache: --config ${fault}` };
+    expect(await dpcache('agent', '--once', '--config', fifo)).toMatchObject(started);
+    const large = join(folder, 'large.yaml');
+    expect(await dpcache('config', 'check', large)).toMatchObject({
       status: 1,
-      stderr: expect.stringContaining('is larger than 1048576 bytes'),
+      stderr: `dpcache: file ${large}: the file is larger than 1048576 bytes\n`,
     });
   });
 
-  it('reports a missing file', async () => {
+  it('reports a missing file as its argument (regression: as --config, which was not given)', async () => {
     expect(await dpcache('config', 'check', '/nowhere')).toMatchObject({
       status: 1,
-      stderr: 'dpcache: --config /nowhere: no such file or folder: check the path\n',
+      stderr: 'dpcache: file /nowhere: no such file or folder: check the path\n',
     });
   });
 });
