@@ -29,9 +29,13 @@ const EXIT_STATUSES =
   'error; 2 if the command line or the environment is invalid; 3 if the change of whatif would lose a prefix, a ' +
   'service, or the last backend of a service.';
 
-/** Shows only one line of usage after an error, so that the error stays visible. */
+/**
+ * Adds the required options to the usage. Shows only one line of usage after an error, so that the error stays visible.
+ */
 function addUsage(command: Command, parents: string): void {
   const name = `${parents}${command.name()}`;
+  const required = command.options.filter(({ mandatory }) => mandatory).map(({ flags }) => `${flags} `);
+  command.usage(`${required.join('')}${command.usage()}`);
   command.showHelpAfterError(`Usage: ${name} ${command.usage()}\nTry '${name} --help'.`);
   for (const child of command.commands) addUsage(child, `${name} `);
 }

@@ -424,6 +424,8 @@ describe('an invalid command line ends with status 2 and the usage', () => {
     [['ipcache'], /Usage: dpcache ipcache/],
     [['ipcache', 'get'], /missing required argument 'ip'/],
     [['ipcache', 'list', '--identity', '-1'], /It must be a number from 0 to 4294967295/],
+    // regression: the usage had no required options
+    [['whatif', 'delete', '10.0.0.1'], /Usage: dpcache whatif delete --source <source> \[options\] <key>/],
   ])('%j', async (words, message) => {
     const { status, stdout, stderr } = await dpcache(...words);
     expect(status).toBe(2);
