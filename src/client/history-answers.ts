@@ -135,10 +135,7 @@ export function askHistory(query: HistoryQuery): Question {
       ({ retained, changes, more } = page);
     }
     const rows = items.map((item) => recordCells(item, query.key));
-    const retainedLine =
-      retained === undefined
-        ? ''
-        : `history from ${localTimeText(retained.from)} to now (${counted(changes, 'change')} in memory)`;
+    const retainedLine = retained === undefined ? '' : `history from ${localTimeText(retained.from)} to now`;
     return {
       json: { items, retained, changes, more },
       lines: [
