@@ -146,7 +146,7 @@ describe('dpcache tape and replay', () => {
     const ended = runCommand(words, io);
     await vi.waitFor(() => expect(shown).toContain('Ctrl-C stops.'), 60_000);
     expect(shown).not.toContain('Changes follow');
-    expect(shown).toContain('\n  14 prefixes, 3 nodes, 2 services with 5 backends; 0 rejected\n');
+    expect(shown).toContain('\n  16 prefixes, 3 nodes, 2 services with 5 backends; 0 rejected\n');
     expect(shown).toMatch(/\nAPI: http:\/\/127\.0\.0\.1:\d+\/v1\/status/);
     const [options] = follow.mock.calls[0] ?? [];
     expect(options).toMatchObject({
