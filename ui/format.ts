@@ -21,6 +21,23 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${countText(count)} ${count === 1 ? one : many}`;
 }
 
+/**
+ * Returns the note below a list of prefixes that does not show all of them; undefined if it does. `count`: the number
+ * of its rows. `isTruncated`: its order has a lower limit than `maxRows`. `all`: the number of prefixes, if known.
+ */
+export function omittedRowsText(
+  { count, isTruncated }: { readonly count: number; readonly isTruncated: boolean },
+  maxRows: number,
+  all = 0,
+): string | undefined {
+  const total = Math.max(count, all);
+  if (!isTruncated && total <= maxRows) return undefined;
+  const shown = isTruncated ? count : maxRows;
+  const ofTotal = total > shown ? ` of ${countText(total)}` : '';
+  const otherOrder = isTruncated ? `, or sort it by prefix, which shows up to ${countText(maxRows)}` : '';
+  return `The first ${countText(shown)} in this order${ofTotal}. Filter the list to see the others${otherOrder}.`;
+}
+
 /** Returns the time of day as `14:03:05`. */
 export function clockText(time: string | number | Date): string {
   return CLOCK.format(new Date(time));

@@ -6,7 +6,7 @@ import { useAnswer, withQuery } from '../agent/ask.ts';
 import { agentNow } from '../agent/clock.ts';
 import { useFeed, useMoment, useStatus } from '../agent/live.ts';
 import { type Row, Rows, type RowsQuery } from '../agent/rows.ts';
-import { counted, countText, timeText } from '../format.ts';
+import { counted, omittedRowsText, timeText } from '../format.ts';
 import { Choice, TextFilter } from '../parts/filters.tsx';
 import { IdentityLink, PodLink, PrefixLink } from '../parts/links.tsx';
 import { SourceText } from '../parts/marks.tsx';
@@ -170,6 +170,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
   );
   const all = counting.document?.count;
   const total = rows?.isComplete === true ? rows.count : all;
+  const omitted = rows && omittedRowsText(rows, MAX_ROWS, all);
   useEffect(() => {
     if (all !== undefined && rows !== undefined) rows.setTotal(all);
   }, [all, rows]);
@@ -230,13 +231,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
           />
         )}
       </div>
-      {rows?.isTruncated === true && (
-        <p class="faint">
-          The first {countText(rows.count)} in this order
-          {all !== undefined && ` of ${countText(all)}`}. Filter the list to see the others, or sort it by
-          prefix, which has no limit.
-        </p>
-      )}
+      {omitted !== undefined && <p class="faint">{omitted}</p>}
     </>
   );
 }
