@@ -9,6 +9,8 @@ function isNonEmptyString(value: unknown): value is string {
 
 /**
  * Returns true if a value is an object with valid metadata: name, uid and resourceVersion, and namespace if present.
+ * No API server stores version 0. A watch from version 0 repeats all objects, but omits the deletes of objects that are
+ * gone.
  */
 export function isKubernetesObject(value: unknown): value is KubernetesObject {
   if (!isObject(value)) return false;
@@ -16,7 +18,8 @@ export function isKubernetesObject(value: unknown): value is KubernetesObject {
   if (!isObject(metadata)) return false;
   const { name, namespace, uid, resourceVersion } = metadata;
   if (namespace !== undefined && !isNonEmptyString(namespace)) return false;
-  return isNonEmptyString(name) && isNonEmptyString(uid) && isNonEmptyString(resourceVersion);
+  const isVersion = isNonEmptyString(resourceVersion) && resourceVersion !== '0';
+  return isNonEmptyString(name) && isNonEmptyString(uid) && isVersion;
 }
 
 /**

@@ -57,7 +57,7 @@ export interface ReflectorContext extends Runtime {
 const BACKOFF_MS = { first: 800, cap: 30_000 };
 /** Range of the requested duration of a watch (KUBERNETES 2). */
 const WATCH_SECONDS = { min: 300, max: 600 };
-/** A watch that exceeds its duration by this time is cancelled. */
+/** A watch or streaming list that exceeds its duration by this time is cancelled. */
 const TIMEOUT_MARGIN_MS = 30_000;
 /** Maximum time without data during a list. A list of 50,000 objects from etcd may take 20 s to start. */
 const LIST_SILENCE_MS = 60_000;
@@ -334,6 +334,7 @@ export class Reflector implements FollowedResource {
     using exchange = this.#newExchange();
     const scanner = this.#newLineScanner();
     const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
+    exchange.allowTime(WATCH_SECONDS.max * 1000 + TIMEOUT_MARGIN_MS);
     for await (const bytes of this.#listBytes(exchange, { path })) {
       let version: string | undefined;
       const onValues = (values: readonly unknown[]): void => {

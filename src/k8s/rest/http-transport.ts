@@ -197,6 +197,10 @@ class PendingRequest {
         if (head.statusCode === 401) this.#request.shouldKeepAlive = false;
         resolve({ head, body: this.#receive(head) });
       });
+      // Without a listener, Node.js closes the connection and reports no error.
+      this.#request.on('upgrade', () =>
+        this.abort(new ApiError('garbled', 'the server switched to another protocol')),
+      );
       this.#request.end(text);
     });
   }

@@ -154,6 +154,10 @@ describe('an object that can be followed', () => {
       expect(isKubernetesObject({ metadata: { ...metadata, [field]: value } })).toBe(false);
   });
 
+  it('has a version other than 0', () => {
+    expect(isKubernetesObject({ metadata: { ...metadata, resourceVersion: '0' } })).toBe(false);
+  });
+
   it.each([undefined, null, 7, 'metadata'])('is not %s, nor has that as its metadata', (value) => {
     expect(isKubernetesObject(value)).toBe(false);
     expect(isKubernetesObject({ metadata: value })).toBe(false);

@@ -355,6 +355,14 @@ describe('a watch', () => {
     expect(reflector.status()).toMatchObject({ bookmarks: 1, rejected: 1 });
   });
 
+  it('is not resumed from the version 0 of an object, after which deletes are missing (regression)', async () => {
+    const watch = await followedFrom([]);
+    await watch.say(added(pod('a', '9')), added(pod('b', '0')), deleted(pod('a', '0')));
+    await watch.end();
+    expect((await api.takes('watch')).query.get('resourceVersion')).toBe('9');
+    expect(reflector.status()).toMatchObject({ objects: 1, rejected: 2 });
+  });
+
   it('that ends is requested again immediately, from the last version', async () => {
     const watch = await followedFrom([]);
     await watch.say(bookmark('9'));
@@ -601,6 +609,22 @@ describe('a streaming list', () => {
     await stream.say(bookmark('5', END_OF_LIST));
     expect(reflector.status()).toMatchObject({ listed: true, rejected: 1 });
     await api.takes('watch');
+  });
+
+  it('that sends only changes is replaced by a list half a minute after its time (regression: never)', async () => {
+    follow();
+    const stream = await api.takes('stream');
+    expect(stream.query.get('timeoutSeconds')).toBe('600');
+    for (let version = 1; version <= 21; version++) {
+      expect(api.waiting).toBe(0);
+      await stream.say(added(pod('a', String(version))));
+      await advance(clock, 30_000);
+    }
+    const list = await api.takes('list');
+    await list.list('22', [pod('a', '21')]);
+    await api.takes('watch');
+    expect([...sink.versions]).toEqual([['n/a', '21']]);
+    expect(reflector.status()).toMatchObject({ listed: true, lastFailure: { code: 'silent' } });
   });
 
   it('that ends without it is incomplete: the server is listed', async () => {

@@ -186,6 +186,16 @@ it('distinguishes an unreachable server from a broken connection, and both from 
   await expect(without.send({ path: '/', signal: never })).rejects.toBe(failure);
 });
 
+it('rejects an answer that switches to another protocol (regression: the request had no result)', async () => {
+  const transport = await wayTo(({ socket }) =>
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'),
+  );
+  await expect(transport.send({ path: '/', signal: never })).rejects.toMatchObject({
+    code: 'garbled',
+    message: 'the server switched to another protocol',
+  });
+});
+
 it.each(['read', 'broken'])(
   'a request whose answer is %s leaves no listener, and no timer that would end its connection',
   async (how) => {
