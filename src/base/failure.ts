@@ -54,7 +54,7 @@ export function errorCode(thrown: unknown): unknown {
 export function yamlProblem(thrown: unknown): string {
   const [line = ''] = messageOf(thrown).split('\n', 1);
   const [, problem = line, position = ''] =
-    /^(.*?\S)(?::\s.*?)?( at line \d+, column \d+)?:?$/.exec(line) ?? [];
+    /^(.*?\S)(?:(?::\s|\s\\).*?)?( at line \d+, column \d+)?:?$/.exec(line) ?? [];
   return problem + position;
 }
 

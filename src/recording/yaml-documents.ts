@@ -1,5 +1,5 @@
 import { Document, isScalar, LineCounter, parseAllDocuments, visit, YAMLParseError } from 'yaml';
-import { messageOf } from '../base/failure.ts';
+import { yamlProblem } from '../base/failure.ts';
 import { parseBlockYaml, UnusualYamlError } from './block-yaml.ts';
 
 export interface YamlDocument {
@@ -86,7 +86,7 @@ function parsePiece(text: string, lineCounter: LineCounter): readonly Document[]
   if (text.length > MAX_CHARS) {
     lineCounter.addNewLine(0);
     const tooLong = new Document(null);
-    const reason = `the YAML document has more than ${MAX_CHARS >> 20} Mi characters: convert it to JSON`;
+    const reason = `the YAML document has more than ${MAX_CHARS >> 20} Mi characters; convert it to JSON`;
     tooLong.errors.push(new YAMLParseError([0, 1], 'UNEXPECTED_TOKEN', reason));
     return [tooLong];
   }
@@ -116,14 +116,14 @@ function addRepeatedKeys(document: Document): void {
   });
 }
 
-/** Returns the plain value of a document, or the error as a string, such as too many aliases. */
+/** Returns the plain value of a document, or the problem as a string, such as too many aliases. */
 export function plainValue(document: Document): { readonly value: unknown } | string {
   const [error] = document.errors;
-  if (error !== undefined) return error.message;
+  if (error !== undefined) return yamlProblem(error);
   try {
     return { value: document.toJS() };
   } catch (error) {
-    return messageOf(error);
+    return yamlProblem(error);
   }
 }
 
@@ -138,5 +138,5 @@ export function parseYaml(text: string): { readonly value: unknown } | string {
   const [error] = first.document.errors;
   return error === undefined
     ? plainValue(first.document)
-    : `line ${first.lineAt(error.pos[0])}: ${error.message}`;
+    : `line ${first.lineAt(error.pos[0])}: ${yamlProblem(error)}`;
 }

@@ -317,7 +317,7 @@ describe('large manifests', () => {
     expect(manifests).toHaveLength(2);
     expect(rejected).toHaveLength(1);
     expect(rejected[0]).toMatch(
-      /^file.yaml:2: document .*: the YAML document has more than 16 Mi characters: convert it to JSON/,
+      /^file.yaml:2: document .*: the YAML document has more than 16 Mi characters; convert it to JSON/,
     );
   });
 });

@@ -413,6 +413,14 @@ it('a file may be any YAML and never crashes the check', () => {
     expect(parseConfig(text, agentSettings()).problems.length).toBeGreaterThan(0);
 });
 
+it.each([
+  ['cluster: *s3cret', 'Unresolved alias (the anchor must be set before the alias)'],
+  ['cluster: a\ntoken: |s3cret', 'line 2: Block scalar header includes extra characters'],
+  ['cluster: "\\s3cret"', 'line 1: Invalid escape sequence'],
+])('a problem of YAML does not repeat the text, which may be a secret (regression): %s', (text, problem) => {
+  expect(parseConfig(text, agentSettings()).problems).toEqual([problem]);
+});
+
 it('names the line of an error of the syntax', () => {
   const { problems } = parseConfig('cluster: a\nload: [a\nlisten: 1\n', agentSettings());
   expect(problems).toEqual([expect.stringMatching(/^line 3: /)]);

@@ -182,6 +182,7 @@ describe('a kubeconfig', () => {
 
   it.each([
     ['users: [{user: {token: s3cret, token: s3cret2}}]', 'Map keys must be unique at line 1, column 32'],
+    ['password: "\\s3cret"', 'Invalid escape sequence at line 1, column 12'],
     ['password: |s3cret', 'Block scalar header includes extra characters at line 1, column 12'],
   ])(
     'that is not YAML is rejected without its lines, because they may be secrets: %s',
