@@ -482,6 +482,43 @@ describe('an import', () => {
     expect(await b.derived('cart')).toBeUndefined();
   });
 
+  it('that its exporter changes ten times a second is not written for each change (regression)', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart');
+    await mesh.pass(5000);
+    b.writes.length = 0;
+    for (let change = 0; change < 50; change++) {
+      await a.userOf(SERVICES).patch('cart', { spec: { ports: [{ port: 81 + change, protocol: 'TCP' }] } });
+      await mesh.pass(100);
+    }
+    const imports = b.writes.filter((write) => write === 'PATCH serviceimports/cart');
+    expect(imports.length).toBeGreaterThan(0);
+    // Two in a second, because a change during the writes of a name is written with them.
+    expect(imports.length).toBeLessThanOrEqual(12);
+    await mesh.pass(5000);
+    expect(await b.find(IMPORTS, 'cart')).toMatchObject({ spec: { ports: [{ port: 130 }] } });
+  });
+
+  it('that is rejected is written at most once a second, also if its exporter changes it (regression: for each change)', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    const body = JSON.stringify({ kind: 'Status', message: 'bad', reason: 'Invalid', code: 400 });
+    b.intercept = (method, path) =>
+      method === 'POST' && path.endsWith('/serviceimports') ? answer(400, body) : undefined;
+    await a.export('cart');
+    await mesh.pass(1000);
+    b.writes.length = 0;
+    for (let change = 0; change < 50; change++) {
+      await a.userOf(SERVICES).patch('cart', { spec: { ports: [{ port: 81 + change, protocol: 'TCP' }] } });
+      await mesh.pass(100);
+    }
+    expect(b.writes.length).toBeLessThanOrEqual(6);
+    b.intercept = () => undefined;
+    await mesh.pass(60_000);
+    expect(await b.find(IMPORTS, 'cart')).toMatchObject({ spec: { ports: [{ port: 130 }] } });
+  });
+
   it('says that its derived Service is pending if it cannot be created, and retries', async () => {
     const mesh = await newMesh();
     const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
