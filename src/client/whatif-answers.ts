@@ -8,6 +8,15 @@ import { type Answer, identityCell, withIncomplete } from './answer.ts';
 /** Maximum number of prefixes, nodes and services in the text. All are counted, and `-o json` has more. */
 const MAX_SHOWN = 20;
 
+/** What an edit does not change, although a user may expect it. */
+const NOTES: ReadonlyMap<unknown, string> = new Map([
+  ['remove-node', 'Only the node is removed. Its pods and their backends stay: dpcache whatif drain-node'],
+  [
+    'drain-node',
+    'The node stays, and so do backends whose node is unknown (of remote clusters, in services/v1).',
+  ],
+]);
+
 type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { type: T }>;
 
 export interface WhatIfText extends Pick<Answer, 'json' | 'lines'> {
@@ -29,9 +38,7 @@ export async function askWhatIf(ask: Ask, edits: readonly object[]): Promise<Wha
     ...(summary.identities.unknown === 0
       ? []
       : [`identities ${numberText(summary.identities.unknown)} no longer known`]),
-    ...(edits.some((edit) => 'edit' in edit && edit.edit === 'remove-node')
-      ? ['Only the node is removed. Its pods and their backends stay: dpcache ipcache list --node IP']
-      : []),
+    ...edits.flatMap((edit) => ('edit' in edit ? (NOTES.get(edit.edit) ?? []) : [])),
   ];
   const json = { changes: answer.slice(0, -1), summary };
   return { ...(await withIncomplete(ask, { json, lines, succeeded: true })), loses: summary.loses };

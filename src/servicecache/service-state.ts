@@ -273,6 +273,22 @@ export function withoutCluster(state: ServiceState, cluster: string): ServiceSta
   return next;
 }
 
+/**
+ * Returns the state without the backends on a node of a remote cluster, or of the local one (''). Linear in the slices
+ * of the cluster. Backends of its whole offer stay, because their nodes are unknown.
+ */
+export function withoutNode(state: ServiceState, cluster: string, nodeName: string): ServiceState {
+  const isElsewhere = (backend: Backend): boolean => backend.nodeName !== nodeName;
+  let next = state;
+  for (const [name, slice] of cluster === '' ? state.slices : (state.remotes.get(cluster)?.slices ?? [])) {
+    if (slice.backends.every(isElsewhere) && slice.notReady.every(isElsewhere)) continue;
+    const { backends, notReady } = slice;
+    const rest = { ...slice, backends: backends.filter(isElsewhere), notReady: notReady.filter(isElsewhere) };
+    next = cluster === '' ? withSlice(next, name, rest) : withRemoteSlice(next, cluster, name, rest);
+  }
+  return next;
+}
+
 /** Returns the correlation with the side that a service prefers, if it prefers one. */
 function withPreferredSide(correlation: Correlation, service: Service | undefined): Correlation {
   const { backends, contested } = correlation;

@@ -18,6 +18,7 @@ import {
   type Edit,
   EditError,
   orderAfter,
+  podScope,
   removalsByScope,
   scopesOfWriter,
   writerText,
@@ -64,6 +65,8 @@ export class ClaimOverlay {
   readonly #setAt = new Map<CompleteClaim, number>();
   /** The changed address claims of nodes, by prefix, then by node. */
   readonly #nodeEdits = new Map<string, Map<string, readonly KeyEdit[]>>();
+  /** The addresses of each drained node. */
+  readonly #drainedHosts = new Map<string, ReadonlySet<string>>();
   readonly #compare: ReturnType<typeof comparison>;
   readonly #removals: ReturnType<typeof removalsByScope>;
 
@@ -140,6 +143,14 @@ export class ClaimOverlay {
     return [...edits.keys()];
   }
 
+  /** Sets the addresses of a node that an edit drains. Returns the addresses before and after. */
+  setDrained(fullName: string, hosts: Iterable<string>): ReadonlySet<string> {
+    const next = new Set(hosts);
+    const before = this.#drainedHosts.get(fullName) ?? [];
+    this.#drainedHosts.set(fullName, next);
+    return new Set([...before, ...next]);
+  }
+
   /** Returns the claim that listeners would see. `claims` are the current claims of the prefix. */
   after(claims: PrefixClaims): OverlaidClaim | undefined {
     const endpoint = this.#afterOn(claims.prefix, 'endpoint', claims.endpoint);
@@ -151,7 +162,8 @@ export class ClaimOverlay {
   #afterOn(prefix: string, form: KeyForm, current: readonly CompleteClaim[]): CompleteClaim | undefined {
     let strongest: CompleteClaim | undefined;
     for (const claim of this.#edited(prefix, form, current)) {
-      if (this.#lastRemoval(claim) > (this.#setAt.get(claim) ?? -1)) continue;
+      if (Math.max(this.#lastRemoval(claim), this.#lastDrain(claim)) > (this.#setAt.get(claim) ?? -1))
+        continue;
       if (strongest === undefined || this.#compare(claim, strongest) < 0) strongest = claim;
     }
     return strongest;
@@ -172,6 +184,15 @@ export class ClaimOverlay {
   #lastRemoval(writer: ClaimWriter): number {
     if (this.#removals.size === 0) return -1;
     return Math.max(...scopesOfWriter(writer).map((scope) => this.#removals.get(scope)?.last ?? -1));
+  }
+
+  /** Returns the index of the last edit that drains the node of a pod; -1 if there is none. */
+  #lastDrain({ hostIP, k8s }: CompleteClaim): number {
+    let last = -1;
+    if (hostIP === undefined || k8s === undefined) return last;
+    for (const [fullName, hosts] of this.#drainedHosts)
+      if (hosts.has(hostIP)) last = Math.max(last, this.#removals.get(podScope(fullName))?.last ?? -1);
+    return last;
   }
 }
 

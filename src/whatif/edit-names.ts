@@ -6,7 +6,7 @@ import type { WhatIfEngines } from './what-if.ts';
 
 /** The names that an evaluation has found in the engines. */
 interface FoundNames {
-  /** The edits that remove a claim on a node, or an offer of a cluster. */
+  /** The edits that remove a claim on a node or an offer of a cluster, or drain a known node. */
   readonly matched: ReadonlySet<Edit>;
   /** The remote clusters with a claim on a node, or an offer. */
   readonly clusters: ReadonlySet<string>;
@@ -31,7 +31,7 @@ export function checkNames(edits: readonly Edit[], engines: WhatIfEngines, found
         value: edit.cluster,
         known: knownClusters(writers, found.clusters, followed),
       });
-    if (edit.edit === 'remove-node')
+    if (edit.edit === 'remove-node' || edit.edit === 'drain-node')
       throw new EditError(`no node ${showValue(edit.node)}`, {
         index,
         field: 'node',

@@ -11,6 +11,8 @@ import { SERVICE, type Service } from '../servicecache/service.ts';
  *
  * - `remove-cluster`: the remote cluster leaves the mesh
  * - `remove-node`: all claims on a node (`cluster/name`) are deleted. Its pods and their backends stay
+ * - `drain-node`: the claims of the pods on a node are deleted, and its backends. The node stays, and so do backends
+ *   without the name of their node, such as those that a remote cluster shares in `services/v1`
  * - `remove-source`: all claims of a source are deleted, or those of one owner, which is a cluster or a node. Services
  *   of remote clusters have the source `clustermesh`, those of the local cluster `k8s`
  * - `rank`: the source ranks directly above or below another
@@ -21,7 +23,7 @@ import { SERVICE, type Service } from '../servicecache/service.ts';
  */
 export type Edit =
   | { readonly edit: 'remove-cluster'; readonly cluster: string }
-  | { readonly edit: 'remove-node'; readonly node: string }
+  | { readonly edit: 'remove-node' | 'drain-node'; readonly node: string }
   | { readonly edit: 'remove-source'; readonly source: Source; readonly owner?: string | undefined }
   | {
       readonly edit: 'rank';
@@ -61,6 +63,7 @@ export class EditError extends Error {
 const EDITS: readonly unknown[] = [
   'remove-cluster',
   'remove-node',
+  'drain-node',
   'remove-source',
   'rank',
   'setting',
@@ -74,6 +77,7 @@ const EDITS: readonly unknown[] = [
 const FIELDS: Readonly<Record<string, Readonly<Record<string, Check>>>> = {
   'remove-cluster': { cluster: TEXT },
   'remove-node': { node: TEXT },
+  'drain-node': { node: TEXT },
   'remove-source': { owner: optional(TEXT) },
   setting: { settings: OBJECT },
   service: { service: SERVICE },
@@ -166,9 +170,14 @@ function nodeScope(fullName: string): string {
   return `node ${fullName}`;
 }
 
+/** Returns the scope of the claims of the pods on a node. No source is named `pods`. */
+export function podScope(fullName: string): string {
+  return `pods ${fullName}`;
+}
+
 /**
- * Returns the scopes whose claims an edit removes: a source, a writer (`source owner`) or a node. Empty if the edit
- * removes none.
+ * Returns the scopes whose claims an edit removes: a source, a writer (`source owner`), a node or the pods on a node.
+ * Empty if the edit removes none.
  */
 export function removedScopes(edit: Edit): readonly string[] {
   switch (edit.edit) {
@@ -176,6 +185,8 @@ export function removedScopes(edit: Edit): readonly string[] {
       return SOURCES_OF_REMOTES.map((source) => writerText({ source, owner: edit.cluster }));
     case 'remove-node':
       return [nodeScope(edit.node)];
+    case 'drain-node':
+      return [podScope(edit.node)];
     case 'remove-source': {
       const { source, owner } = edit;
       return [owner === undefined ? source : writerText({ source, owner })];

@@ -20,7 +20,13 @@ import type { Node } from '../nodemanager/node.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID } from '../servicecache/service-id.ts';
-import { type ServiceState, withoutCluster, withService, withSlice } from '../servicecache/service-state.ts';
+import {
+  type ServiceState,
+  withoutCluster,
+  withoutNode,
+  withService,
+  withSlice,
+} from '../servicecache/service-state.ts';
 import { ClaimOverlay, visibleOf } from './claim-overlay.ts';
 import {
   Differences,
@@ -159,10 +165,12 @@ class Preview implements Disposable {
   readonly #engines: WhatIfEngines;
   readonly #edits: readonly Edit[];
   readonly #removals: ReturnType<typeof removalsByScope>;
-  /** The edits that remove services of the local or of remote clusters. */
+  /** The edits that remove services of the local or of remote clusters, or the backends on a node. */
   readonly #serviceRemovals: readonly IndexedEdit[];
   /** By key: each service in edits, and its edits. A manifest may contain thousands. */
   readonly #namedServices = new Map<string, { readonly id: ServiceID; readonly edits: IndexedEdit[] }>();
+  /** By node: the edits that drain it. */
+  readonly #drains = new Map<string, Edit[]>();
   readonly #overlay: ClaimOverlay;
   readonly #configuration: NodeConfiguration | undefined;
   readonly #changesConfiguration: boolean;
@@ -196,7 +204,10 @@ class Preview implements Disposable {
     this.#edits = edits;
     this.#removals = removalsByScope(edits);
     this.#serviceRemovals = [...edits.entries()].filter(
-      ([, edit]) => removesLocalServices(edit) || clusterOfRemovedServices(edit) !== undefined,
+      ([, edit]) =>
+        edit.edit === 'drain-node' ||
+        removesLocalServices(edit) ||
+        clusterOfRemovedServices(edit) !== undefined,
     );
     for (const indexed of edits.entries()) {
       const id = serviceOf(indexed[1]);
@@ -206,6 +217,9 @@ class Preview implements Disposable {
       named.edits.push(indexed);
       this.#namedServices.set(key, named);
     }
+    for (const edit of edits)
+      if (edit.edit === 'drain-node')
+        this.#drains.set(edit.node, [...(this.#drains.get(edit.node) ?? []), edit]);
     this.#overlay = new ClaimOverlay(edits);
     this.#compare = comparison(orderAfter(edits));
     const settings = edits.flatMap((edit) => (edit.edit === 'setting' ? [edit.settings] : []));
@@ -347,6 +361,7 @@ class Preview implements Disposable {
     const [effective] = claims;
     const next = nodes.closed ? effective : remaining.toSorted(this.#compareNodes)[0];
     this.#evaluateAddresses(nodes, fullName, effective, next);
+    this.#evaluateDrain(fullName, effective);
     this.#nodes.set(fullName, nodeDifference(effective, next));
     if (effective === undefined || next !== undefined) this.#goneSizes.delete(fullName);
     else this.#goneSizes.set(fullName, sizesOf(effective));
@@ -370,6 +385,16 @@ class Preview implements Disposable {
     else this.#nodePrefixes.delete(fullName);
   }
 
+  /** If an edit drains the node, passes its addresses to the overlay. The prefixes of its pods become dirty. */
+  #evaluateDrain(fullName: string, node: Node | undefined): void {
+    const drains = this.#drains.get(fullName);
+    if (drains === undefined) return;
+    if (node !== undefined) for (const edit of drains) this.#matchedEdits.add(edit);
+    const hosts = node?.fields.addresses.map(({ ip }) => ip) ?? [];
+    for (const host of this.#overlay.setDrained(fullName, hosts))
+      for (const key of this.#engines.ipcache.lookupByHost(host)) this.#dirtyPrefixes.set(key, undefined);
+  }
+
   readonly #compareNodes = (a: Node, b: Node): number =>
     this.#compare({ source: a.source, owner: '' }, { source: b.source, owner: '' });
 
@@ -383,7 +408,9 @@ class Preview implements Disposable {
     return first !== undefined;
   }
 
-  /** Evaluates a service. Returns the cost: for each edit that changes it, 1 and the number of its backends. */
+  /**
+   * Evaluates a service. Returns the cost: for each edit that changes it or reads its backends, 1 and their number.
+   */
   #evaluateService(id: ServiceID): number {
     const { services } = this.#engines;
     if (services === undefined) return 0;
@@ -392,7 +419,7 @@ class Preview implements Disposable {
     let cost = 0;
     const changes = edits.map(([, edit]) => (state: ServiceState): ServiceState => {
       const next = this.#editService(state, edit);
-      if (next !== state) cost += 1 + state.correlation.backends.size;
+      if (next !== state || edit.edit === 'drain-node') cost += 1 + state.correlation.backends.size;
       return next;
     });
     const event = services.preview(id, changes);
@@ -404,6 +431,12 @@ class Preview implements Disposable {
     for (const cluster of state.remotes.keys()) this.#clusters.add(cluster);
     if (edit.edit === 'service') return withService(state, this.#engines.services?.served(edit.service));
     if (edit.edit === 'slice') return withSlice(state, edit.slice.name, edit.slice);
+    if (edit.edit === 'drain-node') {
+      const slash = edit.node.indexOf('/');
+      const cluster = edit.node.slice(0, slash);
+      const isLocal = cluster === this.#engines.nodes?.localNode.cluster;
+      return withoutNode(state, isLocal ? '' : cluster, edit.node.slice(slash + 1));
+    }
     let next = state;
     if (removesLocalServices(edit)) {
       for (const name of state.slices.keys()) next = withSlice(next, name, undefined);

@@ -335,6 +335,10 @@ describe('POST /v1/whatif', () => {
       { edit: 'remove-node', node: 'a/b' },
     ],
     [
+      { edit: 'drain-node', node: 'a/b' },
+      { edit: 'drain-node', node: 'a/b' },
+    ],
+    [
       { edit: 'remove-source', ...WRITER },
       { edit: 'remove-source', ...WRITER },
     ],

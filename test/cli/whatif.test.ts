@@ -48,7 +48,12 @@ describe('dpcache whatif', () => {
   it('prints that the pods of a removed node stay', async () => {
     const stays = /^Only the node is removed. Its pods and their backends stay/m;
     expect((await whatif('remove-node', 'baltic/baltic-node-1')).stdout).toMatch(stays);
-    expect((await whatif('remove-cluster', 'baltic')).stdout).not.toMatch(stays);
+    const { stdout } = await whatif('remove-cluster', 'baltic');
+    expect(stdout).not.toMatch(/stays?/);
+    const drained = await whatif('drain-node', 'baltic/baltic-node-1');
+    expect(drained.stdout).toMatch(/^prefixes {3}[1-9]\d* deleted/);
+    expect(drained.stdout).toMatch(/^nodes {6}no changes$/m);
+    expect(drained.stdout).toMatch(/^The node stays, and so do backends whose node is unknown/m);
   });
 
   it('exits with 0 if nothing is lost, and with 1 for an unknown name with the nearest one', async () => {

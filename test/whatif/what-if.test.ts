@@ -4,11 +4,13 @@ import { TurnGate } from '../../src/base/turn-gate.ts';
 import { History } from '../../src/history/history.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
+import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { type Edit, EditError } from '../../src/whatif/edits.ts';
 import { type WhatIfAnswer, whatIf } from '../../src/whatif/what-if.ts';
 import { fewerRuns } from '../base/support/fewer-runs.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { remote } from '../operator/mirrored-slices/support/slice-world.ts';
 import {
   apply,
   EDIT,
@@ -107,7 +109,9 @@ async function expectDifference(
   const rename = renaming(edits);
   const copy = begin(rename);
   for (const write of writes) apply(copy, write, rename);
-  makeEdits(copy, edits, rename);
+  makeEdits(copy, edits, rename, (node) =>
+    (engines.nodes.claimsOf(node)[0]?.fields.addresses ?? []).map(({ ip }) => ip),
+  );
 
   const changes = IPCacheSnapshot.diff(engines.ipcache.snapshot(), copy.ipcache.snapshot());
   expect(prefixText(answer.prefixes)).toEqual(prefixText(changes));
@@ -300,6 +304,80 @@ describe('a node manager that is closed during the evaluation', () => {
   });
 });
 
+describe('a drained node', () => {
+  const ports = [['http', { port: 80, protocol: 6 }]] as const;
+  const backendOn = (nodeName: string, address: string) => createBackend({ address, nodeName, ports });
+  const id = { namespace: 'shop', name: 'cart' };
+  const pod = (hostIP: string) => ({ identity: 300, hostIP, k8s: { namespace: 'shop', podName: 'a' } });
+
+  it('loses its pods and backends, and stays (regression: only remove-node, which leaves both)', async () => {
+    const { ipcache, services, nodes } = newEngines();
+    for (const n of [1, 2]) {
+      const addresses = [{ type: 'InternalIP', ip: `192.168.0.${n}` }] as const;
+      nodes.nodeUpdated({ cluster: 'own', name: `n${n}`, addresses, source: 'k8s' });
+      ipcache.upsert(`10.0.${n}.1`, { ...pod(`192.168.0.${n}`), source: 'custom-resource' });
+    }
+    ipcache.upsert('10.0.1.1', { ...pod('192.168.0.1'), source: 'k8s' }); // overruled
+    ipcache.upsert('10.0.1.9', { identity: 4, hostIP: '192.168.0.1', source: 'kvstore' }); // health of the node
+    services.updateService(createService({ id, addressing: 'assigned', clusterIPs: ['10.96.0.1'] }));
+    const backends = [backendOn('n1', '10.0.1.1'), backendOn('n2', '10.0.2.1')];
+    services.updateEndpoints(createEndpointSlice({ service: id, name: 's1', backends }));
+    const drained = await whatIf({ ipcache, services, nodes }, [{ edit: 'drain-node', node: 'own/n1' }]);
+    expect(drained.prefixes.map(({ kind, prefix }) => [kind, prefix])).toEqual([['gone', '10.0.1.1/32']]);
+    expect(drained.services.map(({ kind, service }) => [kind, service])).toEqual([['fewer', 'shop/cart']]);
+    expect(drained.nodes).toEqual([]);
+    const both = ['own/n1', 'own/n2'].map((node) => ({ edit: 'drain-node', node }) as const);
+    const { summary } = await whatIf({ ipcache, services, nodes }, both);
+    expect(summary).toMatchObject({ prefixes: { gone: 2 }, services: { empty: 1 }, loses: true });
+  });
+
+  it('of a remote cluster loses the backends in its slices', async () => {
+    const { ipcache, services, nodes } = newEngines();
+    const addresses = [{ type: 'InternalIP', ip: '192.168.0.1' }] as const;
+    for (const cluster of ['own', 'baltic'])
+      nodes.nodeUpdated({ cluster, name: 'node-of-remote', addresses, source: 'clustermesh' });
+    services.updateService(
+      createService({ id, addressing: 'assigned', clusterIPs: ['10.96.0.1'], global: true }),
+    );
+    services.mergeExternalSliceUpdate(remote('baltic', 'cart', 's1', ['10.0.1.1']));
+    const drain = async (node: string) =>
+      (await whatIf({ ipcache, services, nodes }, [{ edit: 'drain-node', node }])).services.map(
+        ({ kind }) => kind,
+      );
+    expect(await drain('own/node-of-remote')).toEqual([]);
+    expect(await drain('baltic/node-of-remote')).toEqual(['empty']);
+  });
+
+  it('loses a pod that starts during the evaluation, and one on an address that the node gets', async () => {
+    const { ipcache, services, nodes } = newEngines();
+    const update = (...ips: string[]): unknown =>
+      nodes.nodeUpdated({
+        ...{ cluster: 'own', name: 'n1', source: 'k8s' },
+        addresses: ips.map((ip) => ({ type: 'InternalIP', ip })),
+      });
+    update('192.168.0.1');
+    ipcache.upsert('10.0.1.1', { ...pod('192.168.0.1'), source: 'k8s' });
+    ipcache.upsert('10.0.1.2', { ...pod('192.168.0.2'), source: 'k8s' });
+    let turns = 0;
+    const gate = new TurnGate({
+      clock: { now: () => 0 },
+      weightPerTurn: 1,
+      nextTurn: (callback) =>
+        setImmediate(() => {
+          if (turns++ === 0) {
+            ipcache.upsert('10.0.1.3', { ...pod('192.168.0.1'), source: 'k8s' });
+            update('192.168.0.1', '192.168.0.2');
+          }
+          callback();
+        }),
+    });
+    const edits = [{ edit: 'drain-node', node: 'own/n1' }] as const;
+    const { prefixes } = await whatIf({ ipcache, services, nodes }, edits, { gate });
+    expect(turns).toBeGreaterThan(0);
+    expect(prefixes.map(({ prefix }) => prefix).sort()).toEqual([1, 2, 3].map((n) => `10.0.1.${n}/32`));
+  });
+});
+
 describe('an edit that names nothing', () => {
   const engines = stateOf([
     { write: 'claim', key: '10.0.0.1', claim: { identity: 1, source: 'clustermesh', owner: 'baltic' } },
@@ -307,6 +385,7 @@ describe('an edit that names nothing', () => {
   const refusals: readonly (readonly [Edit, string])[] = [
     [{ edit: 'remove-cluster', cluster: 'baltik' }, 'cluster'],
     [{ edit: 'remove-node', node: 'own/none' }, 'node'],
+    [{ edit: 'drain-node', node: 'own/none' }, 'node'],
     [{ edit: 'remove-source', source: 'kvstore', owner: 'baltic' }, 'owner'],
     [{ edit: 'delete', key: '10.0.0.1', by: { source: 'k8s' } }, 'key'],
     [{ edit: 'upsert', key: '10.0.0.256', claim: { identity: 1, source: 'k8s' } }, 'key'],
@@ -349,6 +428,7 @@ describe('an edit that names nothing', () => {
   it.each<readonly [object, string]>([
     [{ edit: 'remove-cluster' }, 'cluster must be a string, not undefined'],
     [{ edit: 'remove-node', node: 5 }, 'node must be a string, not 5'],
+    [{ edit: 'drain-node', node: 5 }, 'node must be a string, not 5'],
     [{ edit: 'remove-source', source: 'k8s', owner: 5 }, 'owner must be a string, not 5'],
     [{ edit: 'setting' }, 'settings must be an object, not undefined'],
     [{ edit: 'setting', settings: 5 }, 'settings must be an object, not 5'],

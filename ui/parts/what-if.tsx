@@ -200,21 +200,20 @@ async function evaluate(edit: object, signal: AbortSignal): Promise<Evaluated> {
 }
 
 /**
- * Shows a button, and after a click what would change if a remote cluster or a node (`cluster/name`) left the mesh. Not
- * shown for earlier moments, because the agent evaluates its current state. Use it with a `key` per object, so that it
- * does not show the answer of another object.
+ * Shows a button, and after a click what would change if a remote cluster or a node (`cluster/name`) left the mesh. A
+ * node has a second button: what would change if it was drained. Not shown for earlier moments, because the agent
+ * evaluates its current state. Use it with a `key` per object, so that it does not show the answer of another object.
  */
 export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode | null {
   const isNow = useMoment() === undefined;
   const [{ isLoading = false, answer, problem }, setState] = useState<State>({});
   const running = useRef<AbortController>();
   useEffect(() => () => running.current?.abort(), []);
-  const ask = (): void => {
+  const ask = (edit: object): void => {
     if (isLoading) return;
     const request = new AbortController();
     running.current = request;
     setState({ isLoading: true });
-    const edit = 'node' in of ? { edit: 'remove-node', ...of } : { edit: 'remove-cluster', ...of };
     evaluate(edit, request.signal).then(
       (next) => setState({ answer: next }),
       (error: Error) => request.signal.aborted || setState({ problem: error.message }),
@@ -227,9 +226,24 @@ export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode 
     <Panel
       title={'node' in of ? 'Without this node' : 'Without this cluster'}
       side={
-        <button type="button" aria-disabled={isLoading} onClick={ask}>
-          What if it left?
-        </button>
+        <>
+          {'node' in of && (
+            <button
+              type="button"
+              aria-disabled={isLoading}
+              onClick={() => ask({ edit: 'drain-node', ...of })}
+            >
+              What if it was drained?
+            </button>
+          )}
+          <button
+            type="button"
+            aria-disabled={isLoading}
+            onClick={() => ask({ edit: 'node' in of ? 'remove-node' : 'remove-cluster', ...of })}
+          >
+            What if it left?
+          </button>
+        </>
       }
     >
       {problem !== undefined ? (
@@ -239,7 +253,7 @@ export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode 
       ) : answer === undefined ? (
         <p class="soft">
           Shows which prefixes, services and nodes would change. Nothing is written.
-          {'node' in of && ' The pods of the node stay.'}
+          {'node' in of && ' If it left, its pods stay; if it was drained, only its pods are deleted.'}
         </p>
       ) : (
         <>

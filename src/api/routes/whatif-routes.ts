@@ -55,7 +55,7 @@ function oneOf(words: readonly string[]): { readonly error: string } {
 const EDIT = z
   .discriminatedUnion('edit', [
     z.strictObject({ edit: z.literal('remove-cluster'), cluster: NAME }),
-    z.strictObject({ edit: z.literal('remove-node'), node: NAME }),
+    z.strictObject({ edit: z.enum(['remove-node', 'drain-node']), node: NAME }),
     z.strictObject({ edit: z.literal('remove-source'), ...WRITER }),
     z.strictObject({
       edit: z.literal('rank'),
@@ -179,6 +179,7 @@ function editsOf(edit: z.output<typeof EDIT>, index: number, model: ReadModel): 
   switch (edit.edit) {
     case 'remove-cluster':
     case 'remove-node':
+    case 'drain-node':
     case 'remove-source':
     case 'rank':
       return [edit];

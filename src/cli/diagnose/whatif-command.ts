@@ -103,6 +103,9 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
   command('remove-node', 'a node is deleted; its pods and their backends stay')
     .argument('<node>', 'cluster/name', parseTwoNames('cluster/name'))
     .action((node: string, flags: WhatIfFlags) => ask(flags, { edit: 'remove-node', node }));
+  command('drain-node', 'the pods of a node and their backends are deleted; the node stays')
+    .argument('<node>', 'cluster/name', parseTwoNames('cluster/name'))
+    .action((node: string, flags: WhatIfFlags) => ask(flags, { edit: 'drain-node', node }));
   command('remove-source', 'all claims of a source, or of one owner of it, are deleted')
     .addArgument(sourceArgument('<source>'))
     .argument('[owner]', 'only the claims of this owner: a cluster, or a node')

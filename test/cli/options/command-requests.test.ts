@@ -149,6 +149,7 @@ describe('a question', () => {
   it.each([
     ['remove-cluster far', { edit: 'remove-cluster', cluster: 'far' }],
     ['remove-node far/n', { edit: 'remove-node', node: 'far/n' }],
+    ['drain-node far/n', { edit: 'drain-node', node: 'far/n' }],
     ['remove-source k8s', { edit: 'remove-source', source: 'k8s' }],
     ['remove-source k8s me', { edit: 'remove-source', source: 'k8s', owner: 'me' }],
     ['rank k8s above kvstore', { edit: 'rank', source: 'k8s', place: 'above', other: 'kvstore' }],

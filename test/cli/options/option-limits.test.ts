@@ -113,6 +113,7 @@ const LIMITS: readonly Limit[] = [
   ],
   [`whatif remove-cluster ${AT_NOWHERE}`, 'far', 'far/a', 'a non-empty name without /'],
   [`whatif remove-node ${AT_NOWHERE}`, 'far/a', 'far far/a/b', 'must be cluster/name'],
+  [`whatif drain-node ${AT_NOWHERE}`, 'far/a', 'far far/a/b', 'must be cluster/name'],
   [`whatif rank ${AT_NOWHERE} k8s`, 'above below', 'beside', 'Allowed choices are above, below'],
 ];
 

@@ -389,6 +389,11 @@ it('each command has exactly these options, with these values', async () => {
         "source kube-apiserver local kvstore custom-resource k8s clustermesh directory api generated restored unspec",
         "owner …",
       ],
+      "whatif drain-node": [
+        "output text json",
+        "socket …",
+        "config …",
+      ],
       "whatif manifest": [
         "output text json",
         "socket …",

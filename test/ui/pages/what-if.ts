@@ -175,6 +175,9 @@ describe('"What if it left?" on the card of a node', () => {
   it('shows the prefixes that would be deleted and those that other sources have, but not of an earlier moment', async () => {
     const model = new MeshModel().fill();
     model.ipcache.upsert('192.168.7.0/24', { identity: 9, source: 'k8s' });
+    const [node] = model.nodes.claimsOf('baltic/node-1');
+    const pod = { hostIP: node?.fields.addresses[0]?.ip, k8s: { namespace: 'shop', podName: 'a' } };
+    model.ipcache.upsert('10.77.0.1', { identity: 9, source: 'k8s', ...pod });
     const { page, show } = await open('#/node/baltic/node-1', { model });
     await ask(page);
     const panel = panelOf(page);
@@ -183,6 +186,11 @@ describe('"What if it left?" on the card of a node', () => {
     expect(text).toContain('prefixes 1 deleted');
     expect(text).toContain('covered by 192.168.7.0/24 9');
     expect(text).toContain('Deleted nodes 1');
+    expect(text).not.toContain('10.77.0.1');
+    await page.getByRole('button', { name: 'What if it was drained?' }).click();
+    await panel.getByText('Deleted nodes').waitFor({ state: 'detached' });
+    await panel.getByText('would be lost').waitFor();
+    expect(flat(await panel.innerText())).toContain('10.77.0.1');
     await show(`#/node/baltic/node-1?at=${new Date().toISOString()}`);
     await settled(page);
     await panel.waitFor({ state: 'detached' });

@@ -123,7 +123,7 @@ export const WRITES: fc.Arbitrary<readonly Write[]> = fc.array(WRITE, { maxLengt
 export const EDIT: fc.Arbitrary<Edit> = fc.oneof(
   fc.record({ edit: fc.constant('remove-cluster' as const), cluster: fc.constantFrom(...CLUSTERS) }),
   fc.record({
-    edit: fc.constant('remove-node' as const),
+    edit: fc.constantFrom('remove-node' as const, 'drain-node' as const),
     node: fc.constantFrom('own/n1', 'baltic/n1', 'baltic/n2'),
   }),
   fc.record({
@@ -198,7 +198,11 @@ function sliceOf(name: string, slice: string, list: readonly string[]) {
   return createEndpointSlice({
     service: { namespace: 'shop', name },
     name: slice,
-    backends: list.map((address) => createBackend({ address, ports: [['http', { port: 80, protocol: 6 }]] })),
+    backends: list.map((address) => {
+      // 10.0.0.1 is on the node n1, 10.0.0.2 on n2
+      const nodeName = `n${address.slice(-1)}`;
+      return createBackend({ address, nodeName, ports: [['http', { port: 80, protocol: 6 }]] });
+    }),
   });
 }
 
@@ -279,8 +283,13 @@ export function renaming(edits: readonly Edit[]): Rename {
   return (named) => SOURCES[order.indexOf(named)] ?? named;
 }
 
-/** Makes the edits by the calls of a real process. */
-export function makeEdits(engines: Engines, edits: readonly Edit[], rename: Rename): void {
+/** Makes the edits by the calls of a real process. `hostsOf` returns the addresses of a node before the edits. */
+export function makeEdits(
+  engines: Engines,
+  edits: readonly Edit[],
+  rename: Rename,
+  hostsOf: (fullName: string) => readonly string[],
+): void {
   const { ipcache, services, nodes } = engines;
   const removeNodes = (
     is: (node: { cluster: string; fullName: string; source: Source; name: string }) => boolean,
@@ -296,6 +305,18 @@ export function makeEdits(engines: Engines, edits: readonly Edit[], rename: Rena
         nodes.withdraw({ source: rename(of), cluster: edit.cluster });
       }
       services.withdrawCluster(edit.cluster);
+    } else if (edit.edit === 'drain-node') {
+      for (const key of KEYS)
+        for (const { source, owner, hostIP, k8s } of ipcache.claimsOf(key))
+          if (k8s !== undefined && hostsOf(edit.node).includes(hostIP ?? ''))
+            ipcache.delete(key, { source, owner });
+      const [cluster, name] = edit.node.split('/');
+      const slices =
+        cluster === 'own' ? [...services.states()].flatMap((one) => [...one.slices.values()]) : [];
+      for (const slice of slices) {
+        const backends = [...slice.backends.values()].filter(({ nodeName }) => nodeName !== name);
+        services.updateEndpoints(createEndpointSlice({ ...slice, backends }));
+      }
     } else if (edit.edit === 'remove-node') removeNodes(({ fullName }) => fullName === edit.node);
     else if (edit.edit === 'remove-source') {
       const { owner } = edit;
