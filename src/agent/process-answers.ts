@@ -6,7 +6,7 @@ import { checkedStatus, type Question, table } from '../client/answer.ts';
 import { problemLines } from '../client/summary.ts';
 import type { DutyStatus } from '../operator/duty.ts';
 import type { ProcessDocument } from '../process/served-process.ts';
-import { printable } from '../process/terminal.ts';
+import { localTimeText, printable } from '../process/terminal.ts';
 import type { OperatorDocument } from './operator/run-operator.ts';
 import type { KvstoreMeshDocument } from './run-kvstoremesh.ts';
 
@@ -51,9 +51,9 @@ function countCell(count: number | undefined): string {
   return count === undefined ? '-' : String(count);
 }
 
-/** Returns a time (ISO 8601, of earlier versions milliseconds) as `2026-11-20T12:00:05Z`, or `-` if there is none. */
+/** Returns a time (ISO 8601, of earlier versions milliseconds) in the local time zone, or `-` if there is none. */
 function timeCell(wallTime: number | string | undefined): string {
-  return wallTime === undefined ? '-' : `${new Date(wallTime).toISOString().slice(0, 19)}Z`;
+  return wallTime === undefined ? '-' : localTimeText(wallTime);
 }
 
 const DUTY_HEADER = [

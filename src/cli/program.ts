@@ -2,7 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { errorCode, messageOf } from '../base/failure.ts';
 import { isoTime } from '../base/system-clock.ts';
 import { InputError } from '../process/input-error.ts';
-import { printableLines } from '../process/terminal.ts';
+import { printableLines, withLocalTimes } from '../process/terminal.ts';
 import { version } from '../process/version.ts';
 import { addAgentCommand } from './agent-command.ts';
 import { addCompletionCommand } from './completion-command.ts';
@@ -101,7 +101,7 @@ export async function runCommand(words: readonly string[], io: CommandIO): Promi
     if (command?.opts<Partial<LogFlags>>().logFormat === 'json')
       io.stderr.write(`${JSON.stringify({ level: 'error', time: isoTime(Date.now()), msg: message })}\n`);
     // Escaped, because the message may quote files and servers.
-    else io.stderr.write(`dpcache: ${printableLines(message)}\n`);
+    else io.stderr.write(`dpcache: ${printableLines(withLocalTimes(message))}\n`);
     return EXIT.failed;
   }
   return status;

@@ -1,3 +1,5 @@
+import { parseTime } from '../base/system-clock.ts';
+
 /** Receives text for people: standard output, or a list in a test. */
 export interface Output {
   write(text: string): unknown;
@@ -108,6 +110,20 @@ export function alignColumns(rows: readonly (readonly string[])[], widths: numbe
       .join('  ')
       .trimEnd(),
   );
+}
+
+// As `isoTime` writes it. Kubernetes and Go write no fraction, or another number of digits.
+const ISO_TIME = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g;
+
+/**
+ * Returns a text with its ISO 8601 times as {@link localTimeText}. Agents write ISO 8601 in sentences, because they do
+ * not know the time zone of the reader.
+ */
+export function withLocalTimes(text: string): string {
+  return text.replace(ISO_TIME, (iso) => {
+    const at = parseTime(iso);
+    return at === undefined ? iso : localTimeText(at);
+  });
 }
 
 /** Returns a time of today as `14:03:05.123`, any other with its date, in the local time zone. */

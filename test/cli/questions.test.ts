@@ -8,6 +8,7 @@ import { OUTPUT_CLOSED } from '../../src/cli/io.ts';
 import { runCommand } from '../../src/cli/program.ts';
 import { Questioner } from '../../src/cli/questions/questioner.ts';
 import * as watching from '../../src/client/watch-changes.ts';
+import { localTimeText } from '../../src/process/terminal.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { ATLANTIC, dpcache, example, nothing } from './support/run.ts';
@@ -58,6 +59,45 @@ describe('a question that cannot be answered', () => {
       status: 1,
       stderr: 'dpcache: --export /dev/full: no space left on device\n',
     });
+  });
+});
+
+describe('a time in a sentence of an agent is printed in the local time zone (regression: UTC below tables with local times)', () => {
+  const AT = '2026-11-23T14:03:05.000Z';
+
+  /** Asks an agent whose answer to each request is this document. */
+  async function ask(status: number, document: object, ...words: readonly string[]) {
+    const socket = join(temporaryFolder({}), 'agent.sock');
+    const server = createServer((_, response) => {
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(document));
+    });
+    await new Promise<void>((resolve) => server.listen(socket, resolve));
+    onTestFinished(() => void server.close());
+    return dpcache(...words, '--socket', socket);
+  }
+
+  it('in an answer, but not in its JSON', async () => {
+    const cluster = { name: 'far', id: 1, state: 'failed', rejected: 0, missing: [], keys: {} };
+    const clustermesh = {
+      clusters: [{ ...cluster, knownAt: AT, failures: 1, lastFailure: 'refused', lastFailureAt: AT }],
+      configProblems: [],
+      steps: [],
+    };
+    const { stdout, stderr } = await ask(200, clustermesh, 'clustermesh', 'status');
+    expect(stderr).toBe('');
+    expect(stdout).toContain(
+      `far: unreachable, serving the state of ${localTimeText(AT)}, 1 failure, the last at ${localTimeText(AT)}: refused\n`,
+    );
+    const shown = await ask(200, clustermesh, 'clustermesh', 'status', '-o', 'json');
+    expect(JSON.parse(shown.stdout)).toEqual(clustermesh);
+  });
+
+  it('in the answer that an object did not exist, and in an error', async () => {
+    const words = ['ipcache', 'get', '10.0.0.1', '--at', AT] as const;
+    const missing = await ask(404, { status: 404, detail: 'It did not exist.' }, ...words);
+    expect(missing.stderr).toBe(`dpcache: 10.0.0.1 at ${localTimeText(AT)}: not found\n`);
+    const dropped = await ask(410, { status: 410, detail: `The moment ${AT} is not retained.` }, ...words);
+    expect(dropped.stderr).toBe(`dpcache: the moment ${localTimeText(AT)} is not retained\n`);
   });
 });
 

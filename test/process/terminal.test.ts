@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { alignColumns, type ColourEnvironment, printable, Terminal } from '../../src/process/terminal.ts';
+import {
+  alignColumns,
+  type ColourEnvironment,
+  localTimeText,
+  printable,
+  Terminal,
+  withLocalTimes,
+} from '../../src/process/terminal.ts';
 
 function painted(isTTY: boolean, environment: ColourEnvironment): string {
   const terminal = new Terminal({ isTTY, write: () => true }, environment);
@@ -19,6 +26,15 @@ describe('a terminal', () => {
     expect(printable('a\u001B[31mb\r\n\u202Ec')).toBe('a\\u001b[31mb\\u000d\\u000a\\u202ec');
     expect(printable('größe-北')).toBe('größe-北');
     expect(alignColumns([['a\u001B[31m', 'b\r']])).toEqual(['a\\u001b[31m  b\\u000d']);
+  });
+
+  it('shows the ISO 8601 times of agents in the local time zone, and no others', () => {
+    const [from, to] = ['2026-01-02T03:04:05.678Z', '2026-01-03T00:00:00.000Z'];
+    expect(withLocalTimes(`from ${from} to ${to}.`)).toBe(
+      `from ${localTimeText(from)} to ${localTimeText(to)}.`,
+    );
+    const others = 'v2026-01-02T03:04:05.678Z 2026-01-02T03:04:05Z 2026-13-02T03:04:05.678Z';
+    expect(withLocalTimes(others)).toBe(others);
   });
 
   it('aligns columns, without blanks at the ends of lines', () => {

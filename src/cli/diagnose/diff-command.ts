@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { AgentError, ApiOrigin, Ask } from '../../api/api-client.ts';
+import { withLocalTimes } from '../../process/terminal.ts';
 import type { ConnectionProblem } from '../../process/troubleshoot/connection-problem.ts';
 import type { DiffReport, TableOperand } from '../../sysdump/compare-with-table.ts';
 import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from '../io.ts';
@@ -112,7 +113,7 @@ async function compareAgents(ask: Ask, askOther: Ask): Promise<DiffReport> {
   const json = await diffAgents(ask, askOther);
   const { writers, notCompared, digestsOnly } = json;
   const differences = writers.length + notCompared + digestsOnly.length;
-  return { json, lines: diffLines(json), differences };
+  return { json, lines: diffLines(json).map(withLocalTimes), differences };
 }
 
 /** Adds `dpcache diff`. */

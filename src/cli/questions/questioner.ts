@@ -5,7 +5,7 @@ import type { ChangeType } from '../../api/change-types.ts';
 import type { Answer, Question } from '../../client/answer.ts';
 import type { ListFormat, PrintedList } from '../../client/list.ts';
 import { InputError } from '../../process/input-error.ts';
-import { writeLines } from '../../process/terminal.ts';
+import { withLocalTimes, writeLines } from '../../process/terminal.ts';
 import { type CommandIO, EXIT, type ExitStatus, OUTPUT_CLOSED, type RunAction } from '../io.ts';
 import { agentOptions, openLog } from '../mesh-options.ts';
 import { socketAdvice, socketPath } from '../serve-options.ts';
@@ -34,7 +34,7 @@ const MAX_COMPARED: number = 1 << 20;
 async function textOf({ json, lines, names = [] }: Answer, format: ListFormat): Promise<string> {
   if (format === 'json') return `${JSON.stringify(json, null, 1)}\n`;
   if (format === 'yaml') return (await import('yaml')).stringify(json, { aliasDuplicateObjects: false });
-  const shown = format === 'name' ? names : lines;
+  const shown = format === 'name' ? names : lines.map(withLocalTimes);
   return shown.map((line) => `${line}\n`).join('');
 }
 
@@ -121,7 +121,7 @@ export class Questioner {
       const { isMissing, succeeded, lines } = answer;
       const hasDocument = format === 'json' || format === 'yaml';
       if (!quiet && (isMissing !== true || hasDocument)) writeLines(stdout, await textOf(answer, format));
-      else if (!quiet) stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
+      else if (!quiet) stderr.write(lines.map((line) => `dpcache: ${withLocalTimes(line)}\n`).join(''));
       // The answer of an incomplete mesh is printed, but scripts must be able to detect it by the exit status.
       return succeeded && complete ? EXIT.ok : EXIT.failed;
     });
