@@ -159,3 +159,18 @@ it('a service with many backends is encoded in several steps (regression: 100,00
   expect(steps.mock.calls.length).toBeGreaterThan(50);
   expect(await same).toBe(await part);
 });
+
+it('a monitor whose client disconnects while its part is encoded receives nothing more', async () => {
+  const { model, feed } = testApp(new TestModel());
+  model.ipcache.upsert('10.9.0.1', { identity: 7, source: 'kvstore' });
+  const turns: (() => void)[] = [];
+  const { clock } = model;
+  const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn) });
+  const parts = new MonitorParts({ model, feed, instance: 'abc', gate });
+  const client = new AbortController();
+  await gate.pass(Number.POSITIVE_INFINITY);
+  const first = monitorEvents({ feed, clock }, parts, { types: ALL_TYPES, from: 0 }, client.signal).next();
+  client.abort();
+  turns.shift()?.();
+  expect(await first).toEqual({ done: true, value: undefined });
+});

@@ -137,6 +137,12 @@ describe('POST /v1/whatif', () => {
     const problem = (await unknown.json()) as Record<string, unknown>;
     expect(problem).toMatchObject({ field: 'edits.0.cluster', value: 'kaspian', allowed: 'baltic, caspian' });
     expect(problem['detail']).toContain('did you mean caspian?');
+    model.clusterNames = () => ['own', 'baltic'];
+    const local = await post(app, [{ edit: 'remove-cluster', cluster: 'own' }]);
+    expect(await local.json()).toMatchObject({
+      detail: expect.stringContaining('is the local cluster'),
+      allowed: 'baltic, caspian',
+    });
     const setting = (name: string, value: string): object => ({ edit: 'setting', name, value });
     for (const [edit, status, field, allowed] of [
       [setting('underlay', 'true'), 400, 'value', 'ipv4, ipv6'],
