@@ -349,6 +349,7 @@ describe('credentials', () => {
     ['fails', 'echo no access >&2; exit 3', /the plugin .*plugin failed: exit status 3: no access$/],
     ['is killed', 'kill -9 $$', /the plugin .*plugin failed: ended by SIGKILL$/],
     ['says nothing', 'true', /is not JSON/],
+    ['prints more than 1 MiB', 'head -c 1048577 /dev/zero', /stdout maxBuffer length exceeded/],
     ['says something else', 'echo {}', /not an ExecCredential/],
     [
       'answers in another version',
