@@ -149,7 +149,7 @@ const LINES_BEFORE = /^(?:---(?=\s)[ \t]*(?:#[^\n]*)?\r?\n)?(?:[ \t]*(?:#[^\n]*)
 function* parsePiece(piece: YamlPiece, file: string, onReject: Reject): Generator<Manifest, void, void> {
   const before = LINES_BEFORE.exec(piece.text)?.[0] ?? '';
   const object = blockValue(piece.text.slice(before.length));
-  // The complete parser finds the lines of items.
+  // Lists need the complete parser, because `blockValue` does not return the lines of their items.
   if (isObject(object) && !Array.isArray(object['items'])) {
     const at = `${file}:${piece.linesBefore + countLines(before) + 1}`;
     yield* objectsOf(object, at, () => at, onReject);

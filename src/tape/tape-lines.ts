@@ -14,8 +14,9 @@ const SEQ = encoded('{"seq":');
 const MS = encoded(',"ms":');
 const REVISION = encoded('","rev":');
 const VALUE = encoded(',"value":"');
-/** The ends of a line of a batch: of the last line, and of a line that another line of the batch follows. */
+/** End of the last line of a batch. */
 const END = encoded('}\n');
+/** End of the other lines of a batch. */
 const MORE_AND_END = encoded(',"more":1}\n');
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

@@ -28,7 +28,10 @@ export class DeleteHold implements Disposable {
     this.#dependents = dependents;
   }
 
-  /** Resolves when the deletes due now are allowed, immediately without referring tables, or on dispose. */
+  /**
+   * Resolves when deletes that were added before the call are allowed: immediately without referring tables. Also on
+   * dispose.
+   */
   async deletesAllowed(): Promise<void> {
     const { signal } = this.#disposed;
     const tables = [...this.#dependents];

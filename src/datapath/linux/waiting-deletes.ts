@@ -8,7 +8,7 @@ const KEYS_PER_TURN = 1024;
 export interface WaitingDeletesOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly nextTurn: (callback: () => void) => unknown;
-  /** Resolves when the deletes due now are allowed. If it rejects, it is called again. */
+  /** Resolves when deletes that were added before the call are allowed. If it rejects, it is called again. */
   readonly whenAllowed: () => Promise<void>;
   /** Receives each key whose wait has ended. */
   readonly allow: (key: string) => void;

@@ -13,8 +13,8 @@ import type { Reading } from './reading.ts';
 const PREFIXES_PER_SLICE = 128;
 
 /**
- * Number of changes since the query began that are added in one slice: about 3 ms. One slice in each turn of 10 ms is
- * ten times as fast as the maximum rate of recorded changes.
+ * Number of changes since the query began that are added in one slice: about 3 ms. With one slice in each turn of 10
+ * ms, changes are added ten times as fast as they can be recorded.
  */
 const LATER_PER_SLICE = 2048;
 
@@ -47,7 +47,8 @@ export async function prefixesChangedSince(
   let next = reading.nextSequence;
   for (let isDone = false; !isDone; ) {
     next = addLater(log, reading, changed, next);
-    // No change may be missing here, because the current claims include all changes.
+    // The slice reads current claims. It is evaluated only when all changes have been added, because the current claims
+    // include them.
     if (next === log.nextSequence) isDone = addSlice(visible, prefixes);
     if (!isDone) await reading.pass();
   }

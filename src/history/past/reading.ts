@@ -14,7 +14,10 @@ import type { RetainedInterval, Uncertainty, When } from '../types.ts';
 /** Number of records that are decoded and undone in one slice, which takes 1 to 2 ms. */
 const RECORDS_PER_SLICE = 128;
 
-/** Bytes after which a slice of all records ends, because a record of a service may contain 100,000 backends. */
+/**
+ * Bytes after which a slice of {@link Reading.headsOf} ends, because a record of a service may contain 100,000
+ * backends.
+ */
 const BYTES_PER_SLICE = 65_536;
 
 /** A slice of the heads of the records of a segment, newest first. */
@@ -75,7 +78,7 @@ export class Reading {
     return gate.pass(gate.slice);
   }
 
-  /** Returns the point of a moment between the records, and why answers for it are not certain. */
+  /** Returns the point in the lives for a moment, and the reason why answers for it are not certain. */
   async pointOf(when: When): Promise<RequestedMoment<PointInLives>> {
     return typeof when === 'number'
       ? pointOfWall(this.lives, when, this.#options.now())
@@ -158,8 +161,8 @@ export class Reading {
   }
 
   /**
-   * Yields items of a segment in slices, without those that were recorded after the query began. `maxBytes`: the bytes
-   * from the last to the first item of a slice, after which it ends.
+   * Yields items of a segment, newest first, in slices, without those that were recorded after the query began. A slice
+   * also ends when its items extend over `maxBytes` of the segment.
    */
   async *#slices<T extends { readonly position: number }>(
     part: SegmentPart,

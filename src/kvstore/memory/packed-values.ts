@@ -48,8 +48,9 @@ export interface StoredValue {
 }
 
 interface ExpandedBlock {
+  /** The length of each value, two bytes each, then the values. */
   readonly bytes: Buffer;
-  /** Ends of the values in `bytes`. */
+  /** Ends of the values in `bytes`. Has as many bytes as the lengths before the first value. */
   readonly ends: Uint16Array;
 }
 

@@ -14,8 +14,8 @@ const VXLAN = { id: 1, learning: 7, port: 15, zeroChecksum6: 20, external: 25 } 
 
 export interface Vxlan {
   /**
-   * The network identifier, 24 bits; `any` if the interface receives packets with any, and each route sets that of the
-   * packets it sends (`external` in `ip`).
+   * The network identifier, 24 bits; `any` if the interface accepts every identifier, and each route sets that of the
+   * packets that it sends (`external` in `ip`).
    */
   readonly vni: number | 'any';
   readonly port: number;
@@ -27,7 +27,7 @@ export interface Link {
   readonly name: string;
   readonly up: boolean;
   readonly mtu: number;
-  /** True if the interface asks for the hardware addresses of next hops; otherwise it sends its own. */
+  /** True if the interface resolves the hardware addresses of next hops; otherwise it sends to its own address. */
   readonly arp: boolean;
   /** A text for people, set by the creator. */
   readonly alias: string | undefined;
