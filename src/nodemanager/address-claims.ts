@@ -33,6 +33,7 @@ export class AddressClaim implements Claim {
 
   constructor(
     node: Node,
+    source: Source,
     ip: string,
     identity: NumericIdentity,
     hostIP: string | undefined,
@@ -40,7 +41,7 @@ export class AddressClaim implements Claim {
   ) {
     this.ip = ip;
     this.identity = identity;
-    this.source = node.source;
+    this.source = source;
     this.owner = node.fullName;
     this.hostIP = hostIP;
     this.encryptKey = encryptKey;
@@ -61,7 +62,7 @@ export class AddressClaim implements Claim {
 /** Maximum number of claims without an index. Up to it, a scan is faster. Most nodes have a few addresses. */
 const MAX_SCANNED = 16;
 
-/** The claims of one node, one for each address, in the order of the node's list. */
+/** The claims of one node, one for each address, in the order of the node's list. All have one source. */
 export class NodeClaims implements Iterable<AddressClaim> {
   readonly #claims: AddressClaim[] = [];
   /** Position by address; undefined for few claims. */
@@ -126,6 +127,14 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
 }
 
 /**
+ * Returns the source of a node's claims in the IPCache: that of the node, but `local` for the local node, so that no
+ * other node can have its addresses.
+ */
+export function claimSource(node: Node, isLocal: boolean): Source {
+  return isLocal ? 'local' : node.source;
+}
+
+/**
  * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the
  * later entry is used. If an address is also a health IP, that claim is used; if it is an ingress IP, that of the
  * ingress IP. Linear in the addresses.
@@ -142,6 +151,7 @@ export function addressClaims(
 ): NodeClaims {
   const { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall } = configuration;
   const claims = new NodeClaims();
+  const source = claimSource(node, isLocal);
   const tunnel = tunnelEndpoint(node, configuration.underlay);
   const nodeIdentity =
     remoteNodeIdentities && !isLocal ? RESERVED_IDENTITIES['remote-node'] : RESERVED_IDENTITIES.host;
@@ -151,11 +161,13 @@ export function addressClaims(
     if (!isInTunnel && !claimsAll) continue;
     const host = isInTunnel || encryption || hostFirewall ? tunnel : undefined;
     const isUnencrypted = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
-    claims.put(new AddressClaim(node, ip, nodeIdentity, host, isUnencrypted ? 0 : node.encryptionKey));
+    const key = isUnencrypted ? 0 : node.encryptionKey;
+    claims.put(new AddressClaim(node, source, ip, nodeIdentity, host, key));
   }
   const { health, ingress } = RESERVED_IDENTITIES;
   const put = (ip: string | undefined, identity: NumericIdentity): void => {
-    if (ip !== undefined) claims.put(new AddressClaim(node, ip, identity, tunnel, node.encryptionKey));
+    if (ip === undefined) return;
+    claims.put(new AddressClaim(node, source, ip, identity, tunnel, node.encryptionKey));
   };
   put(node.ipv4HealthIP, health);
   put(node.ipv6HealthIP, health);

@@ -6,6 +6,7 @@ import { compareSources, compareWriters, type Source, sourceRank } from '../mode
 import {
   type AddressClaim,
   addressClaims,
+  claimSource,
   haveSameClaims,
   NodeClaims,
   type NodeConfiguration,
@@ -142,12 +143,15 @@ export class NodeAddresses {
   }
 
   /**
-   * Returns true if the source of a holder is stronger than that of a node. `kube-apiserver` never is, because an API
-   * server runs on the node, and neither is `local` for the local node, because the addresses of this host are its own.
+   * Returns true if the source of a holder is stronger than that of a node's claims. `kube-apiserver` never is, because
+   * an API server runs on the node.
    */
   #isStronger(holder: Source, node: Node): boolean {
-    if (holder === 'kube-apiserver' || (holder === 'local' && this.#options.isLocal(node))) return false;
-    return sourceRank(holder) > sourceRank(node.source);
+    return holder !== 'kube-apiserver' && compareSources(holder, this.#sourceOf(node)) < 0;
+  }
+
+  #sourceOf(node: Node): Source {
+    return claimSource(node, this.#options.isLocal(node));
   }
 
   /** Runs `work`. Owner changes that it causes are collected for {@link NodeAddresses.#review}. */
@@ -168,9 +172,9 @@ export class NodeAddresses {
     }
     const previous = this.claimsOf(entry.written, this.#configuration);
     const desired = this.claimsOf(entry.effective, configuration);
-    const changesSource = entry.written?.source !== entry.effective?.source;
+    const [before, after] = [previous.at(0), desired.at(0)];
     entry.written = entry.effective;
-    if (changesSource && previous.size > 0 && desired.size > 0) {
+    if (before !== undefined && after !== undefined && before.source !== after.source) {
       this.#replaceSource(entry, previous, desired);
       return;
     }
@@ -280,8 +284,10 @@ export class NodeAddresses {
   /** Returns the nodes that `#reclaim` may have to write if the owner of an address changed within one rank. */
   *#losersOfOtherRank(key: string, source: Source): Generator<NodeEntry, void, void> {
     if (!this.#options.rewrite) return;
-    for (const entry of this.#losers.get(key) ?? [])
-      if (entry.written !== undefined && compareSources(entry.written.source, source) !== 0) yield entry;
+    for (const entry of this.#losers.get(key) ?? []) {
+      const { written } = entry;
+      if (written !== undefined && compareSources(this.#sourceOf(written), source) !== 0) yield entry;
+    }
   }
 
   /**

@@ -20,8 +20,8 @@ export interface NodeManagerOptions extends Optional<NodeConfiguration> {
   /** Name of the local node. */
   readonly nodeName: string;
   /**
-   * If true, the addresses of the local node have identity `host` whichever source announces the node, as in Cilium
-   * 1.17. By default only those of source `local` do, as in Cilium 1.8.
+   * If true, the addresses of the local node have identity `host` and source `local`, whichever source announces the
+   * node, as in Cilium 1.17. By default only those of source `local` do, as in Cilium 1.8.
    */
   readonly localNodeIsHost?: boolean | undefined;
   /**

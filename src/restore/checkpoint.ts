@@ -69,8 +69,10 @@ export function* checkpointSections(
   const texts = new NumberedTexts();
   let sectionEntries = 0;
   for (const entry of ipcache.snapshot().entries({ includeShadowed: true })) {
-    // A claim of a node is skipped, because restoring the node restores the claim.
-    if (entry.owner.includes('/') && nodes.get(entry.owner)?.source === entry.source) continue;
+    // A claim of a node is skipped, because restoring the node restores the claim. Those of the local node have source
+    // `local`, and are not restored.
+    const node = entry.owner.includes('/') ? nodes.get(entry.owner) : undefined;
+    if (node !== undefined && (entry.source === node.source || entry.source === 'local')) continue;
     writeEntry(out, texts, entry);
     counts.entries++;
     sectionEntries++;

@@ -49,8 +49,8 @@ describe('an agent that follows Kubernetes', () => {
       encryptKey: 3,
     });
     expect([...agent.nodes.nodes()].map(({ name }) => name).sort()).toEqual(['node-1', 'node-2', 'node-3']);
-    expect(agent.ipcache.get('10.10.1.1')).toMatchObject({ identity: 1, source: 'k8s' }); // the router of this node
-    expect(agent.ipcache.get('10.10.1.99')).toMatchObject({ identity: 4, source: 'k8s' });
+    expect(agent.ipcache.get('10.10.1.1')).toMatchObject({ identity: 1, source: 'local' }); // the router of this node
+    expect(agent.ipcache.get('10.10.1.99')).toMatchObject({ identity: 4, source: 'local' });
     expect(agent.labelsOf(4102)?.find(({ key }) => key === 'app')?.value).toBe('cart');
     const { kubernetes } = agent.status();
     expect(kubernetes).toMatchObject({ server: 'memory', synced: true });

@@ -21,6 +21,36 @@ describe('the local node with localNodeIsHost', () => {
     manager.nodeUpdated(node('other', { source: 'k8s', addresses: addresses('InternalIP:192.168.0.8') }));
     expect(ipcache.get('192.168.0.8')?.identity).toBe(6);
   });
+
+  it.each(['custom-resource', 'kvstore', 'clustermesh'] as const)(
+    'owns its addresses and is announced, though a replaced node with source %s has them, too (regression: the address was remote-node)',
+    (source) => {
+      for (const retainOverruled of [true, false]) {
+        const { manager, ipcache } = fresh({ localNodeIsHost: true, retainOverruled });
+        const { handler, take } = recorder();
+        manager.subscribe(handler);
+        const fields = { addresses: addresses('InternalIP:192.168.0.9'), ipv4HealthIP: '10.0.0.9' };
+        const identities = () => ['192.168.0.9', '10.0.0.9'].map((ip) => ipcache.get(ip)?.identity);
+        manager.nodeUpdated(node('before', { source, ...fields }));
+        manager.nodeUpdated(node('me', { source: 'k8s', ...fields }));
+        expect([identities(), take()]).toEqual([
+          [1, 4],
+          ['add before', 'add me'],
+        ]);
+        manager.nodeUpdated(node('before', { source, ...fields, bootID: 'x' }));
+        expect(identities()).toEqual([1, 4]);
+        manager.nodeUpdated(node('me', { source: 'kvstore', ...fields }));
+        expect(identities()).toEqual([1, 4]);
+        manager.nodeDeleted({ cluster: 'east', name: 'me', source: 'kvstore' });
+        if (!retainOverruled) manager.nodeUpdated(node('me', { source: 'k8s', ...fields }));
+        expect(identities()).toEqual([1, 4]);
+        manager.nodeDeleted({ cluster: 'east', name: 'me', source: 'k8s' });
+        expect(identities()).toEqual([6, 4]);
+        manager.nodeDeleted({ cluster: 'east', name: 'before', source });
+        expect(ipcache.size).toBe(0);
+      }
+    },
+  );
 });
 
 describe('a node', () => {

@@ -215,6 +215,8 @@ describe('a checkpoint', () => {
     const known = engines();
     const addresses = [{ type: 'InternalIP', ip: '10.0.0.9' }];
     known.nodes.nodeUpdated({ cluster: 'east', name: 'a', source: 'clustermesh', addresses });
+    const own = [{ type: 'InternalIP', ip: '10.0.0.8' }];
+    known.nodes.nodeUpdated({ cluster: OWN, name: 'me', source: 'k8s', addresses: own });
     for (const [key, owner] of [
       ['10.0.0.1', 'east'],
       ['10.0.0.2', 'east/gone'],

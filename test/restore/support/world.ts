@@ -33,7 +33,7 @@ export function engines(): CheckpointEngines {
   const clock = new ManualClock();
   return {
     ipcache,
-    nodes: new NodeManager({ ipcache, clock, clusterName: OWN, nodeName: 'me' }),
+    nodes: new NodeManager({ ipcache, clock, clusterName: OWN, nodeName: 'me', localNodeIsHost: true }),
     services: new ServiceCache({ clusterName: OWN }),
   };
 }
