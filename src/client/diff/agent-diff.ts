@@ -1,15 +1,18 @@
 import type { Ask } from '../../api/api-client.ts';
 import type { DigestClaim, DigestDocument } from '../../api/digest-documents.ts';
+import type { EntryDocument } from '../../api/documents.ts';
 import type { StatusDocument } from '../../api/status-document.ts';
 import { addSumTexts } from '../../compare/digest-sums.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import { InputError } from '../../process/input-error.ts';
 import {
+  type ComparedClaim,
   type DifferingClaim,
   type DifferingDocument,
   type DiffReason,
   DiffReasons,
   type Pair,
+  readIfAvailable,
   type Side,
   type WithReason,
 } from './diff-reasons.ts';
@@ -181,7 +184,7 @@ async function compareGroups(
   b: DigestDocument,
 ): Promise<ComparedGroups> {
   const listed: ListedDifferences = { claims: [], documents: [] };
-  const nodes = { a: a.node, b: b.node };
+  const agents = { a: { ask: askA, node: a.node }, b: { ask: askB, node: b.node } };
   const writers: AgentDiff['writers'][number][] = [];
   const digestsOnly: string[] = [];
   let [localNode, localSource, notCompared] = [0, 0, 0];
@@ -196,7 +199,7 @@ async function compareGroups(
       continue;
     }
     const parts = differingParts(askA, askB, names, maxClaims);
-    const { differ, onlyA, onlyB, ...skipped } = await addDifferences(listed, writer, parts, nodes);
+    const { differ, onlyA, onlyB, ...skipped } = await addDifferences(listed, writer, parts, agents);
     localNode += skipped.localNode;
     notCompared += skipped.notCompared;
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ, onlyA, onlyB });
@@ -214,20 +217,25 @@ async function compareGroups(
   return { ...listed, writers, restored, expected, notListed, notCompared, digestsOnly };
 }
 
-/**
- * Adds the differences of a group to the lists until they have {@link MAX_LISTED}. Returns the numbers of all. `nodes`:
- * the node of each agent.
- */
+/** A compared agent, and its node. */
+interface AgentOfNode {
+  readonly ask: Ask;
+  readonly node: string;
+}
+
+/** Adds the differences of a group to the lists until they have {@link MAX_LISTED}. Returns the numbers of all. */
 async function addDifferences(
   listed: ListedDifferences,
   writer: string,
   parts: AsyncIterable<DifferingPart>,
-  nodes: Readonly<Record<Side, string>>,
+  agents: Readonly<Record<Side, AgentOfNode>>,
 ): Promise<Record<'differ' | 'onlyA' | 'onlyB' | 'localNode' | 'notCompared', number>> {
   const counts = { differ: 0, onlyA: 0, onlyB: 0, localNode: 0, notCompared: 0 };
   for await (const part of parts) {
-    const claims = part.claims.filter((pair) => !isLocalNode(pair, nodes, writer));
-    const documents = part.documents.filter(({ key }) => key !== nodes.a && key !== nodes.b);
+    const claims: DifferingPart['claims'][number][] = [];
+    for (const pair of part.claims)
+      if (!isLocalNode(pair, agents) && !(await isOwnApiServer(pair, agents))) claims.push(pair);
+    const documents = part.documents.filter(({ key }) => key !== agents.a.node && key !== agents.b.node);
     const pairs = [...claims, ...documents];
     counts.differ += pairs.length;
     counts.onlyA += pairs.filter(({ b }) => b === undefined).length;
@@ -243,22 +251,26 @@ async function addDifferences(
 }
 
 /**
- * Returns true if a difference is about an address of a node on which one of the agents runs. The agent on this node
- * gives the address identity `host`, or has no such claim, because it reads its local node from another source than the
- * other agent. The owner of a claim on the address of a node is `cluster/name`.
+ * Returns true if only one agent has a claim, and it is on an address of the node of the other agent, which has its own
+ * claims on these addresses with source `local`. The owner of a claim on the address of a node is `cluster/name`.
  */
-function isLocalNode(
-  { a, b }: Pair<DigestClaim>,
-  nodes: Readonly<Record<Side, string>>,
-  writer: string,
-): boolean {
-  const isOfNodeObject = writer.split(' ')[0] === 'k8s'; // only the agent on a node follows its Node
-  if (a === undefined) return b?.owner === nodes.a || (isOfNodeObject && b?.owner === nodes.b);
-  if (b === undefined) return a.owner === nodes.b || (isOfNodeObject && a.owner === nodes.a);
-  if (a.owner?.includes('/') !== true) return false;
-  const { host, 'remote-node': remote } = RESERVED_IDENTITIES;
-  const isNodeOfA = a.identity === host && b.identity === remote;
-  const isNodeOfB = a.identity === remote && b.identity === host;
-  if (!isNodeOfA && !isNodeOfB) return false;
-  return a.hostIP === b.hostIP && a.encryptKey === b.encryptKey;
+function isLocalNode({ a, b }: Pair<DigestClaim>, agents: Readonly<Record<Side, AgentOfNode>>): boolean {
+  if (a === undefined) return b?.owner === agents.a.node;
+  return b === undefined && a.owner === agents.b.node;
+}
+
+/**
+ * Returns true if only one agent claims an address for an API server which runs on the host of the other agent: the
+ * identity is `host` there (SEMANTICS 2.5). Asks the other agent.
+ */
+async function isOwnApiServer(
+  { key, a, b }: Pair<ComparedClaim>,
+  agents: Readonly<Record<Side, AgentOfNode>>,
+): Promise<boolean> {
+  if ((a ?? b)?.identity !== RESERVED_IDENTITIES['kube-apiserver'] || (a !== undefined && b !== undefined))
+    return false;
+  const { ask } = agents[a === undefined ? 'a' : 'b'];
+  const path = `/v1/ipcache/lookup/${encodeURIComponent(key)}`;
+  const entry = await readIfAvailable<EntryDocument>(ask, path);
+  return entry?.identity === RESERVED_IDENTITIES.host;
 }

@@ -74,7 +74,7 @@ interface ComparedAgent {
 type Reason = readonly [DiffReason, string];
 
 /** Returns a document; undefined if the agent has none, for example because it records no history. */
-async function readIfAvailable<T>(ask: Ask, path: string): Promise<T | undefined> {
+export async function readIfAvailable<T>(ask: Ask, path: string): Promise<T | undefined> {
   try {
     return (await ask(path)) as T;
   } catch (error) {
