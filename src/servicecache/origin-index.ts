@@ -37,7 +37,7 @@ export function compareOrigins(a: Origin, b: Origin): number {
   return a.slice < b.slice ? -1 : 1;
 }
 
-/** Number of slices of a cluster from which its service is indexed. A search of fewer slices takes less than 10 µs. */
+/** A service is indexed if a cluster has this many slices of it. A search of fewer slices takes less than 10 µs. */
 const INDEXED_SLICES = 16;
 /** Number of addresses that each change of an indexed service adds to the index: less than 1 ms. */
 const INDEXED_PER_CHANGE = 1024;
@@ -46,8 +46,8 @@ const INDEXED_PER_CHANGE = 1024;
  * Finds the origins of addresses with one claim. A search checks the slices one by one and, at about the same cost,
  * adds some addresses to the index, so that later searches find them there. Changes of the service update the index.
  *
- * If a cluster has at least {@link INDEXED_SLICES} slices, the index is built with its changes and kept. Otherwise the
- * first slice that overlaps many others would search, and index, all backends of the service in one turn.
+ * If a cluster has at least {@link INDEXED_SLICES} slices, the index is built with its changes and kept. Without
+ * this, the first slice that overlaps many others would search, and index, all backends of the service in one turn.
  */
 export class OriginIndex {
   /**
@@ -59,8 +59,9 @@ export class OriginIndex {
   #unindexed: Iterator<readonly [string, Origin]> | undefined;
   #isKept = false;
   /**
-   * Number of changes after which the index is discarded if it is not kept and none of them uses it. It is the number
-   * of slices: each slice may have changed by then, and the next search costs no more than these changes.
+   * Number of further changes without a use of the index after which it is discarded, if it is not kept. Each use sets
+   * this to the number of slices: each slice may have changed by then, and the next search costs no more than these
+   * changes.
    */
   #changesUntilDiscard = 0;
 

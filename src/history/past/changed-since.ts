@@ -47,8 +47,7 @@ export async function prefixesChangedSince(
   let next = reading.nextSequence;
   for (let isDone = false; !isDone; ) {
     next = addLater(log, reading, changed, next);
-    // The slice reads current claims. It is evaluated only when all changes have been added, because the current claims
-    // include them.
+    // A slice reads the current claims, which include all changes, so all changes must have been added before.
     if (next === log.nextSequence) isDone = addSlice(visible, prefixes);
     if (!isDone) await reading.pass();
   }

@@ -100,8 +100,8 @@ interface NestedCall {
 /**
  * Releases the chunks of the answer, which the decoder of an ended call keeps. Node keeps the HTTP/2 stream of the
  * call, and with it the decoder, until the next collection of the old generation. The chunks are external memory, of
- * which V8 permits little between two of these collections: a list of 300,000 keys needed 14 instead of 6, and 15 %
- * more CPU.
+ * which V8 permits little between two of these collections: a list of 300,000 keys needed 14 collections instead of
+ * 6, and 15 % more CPU.
  */
 function releaseChunks({ child, underlyingCalls = [], decoder }: NestedCall): void {
   if (decoder !== undefined) decoder.readPartialMessage = [];

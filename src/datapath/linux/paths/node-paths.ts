@@ -138,8 +138,8 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   /**
-   * Compares the paths of all nodes with the kernel, at most twice a minute, because this costs little more than a
-   * comparison for one node. Throws {@link NoPathError}.
+   * Compares the paths of all nodes with the kernel, because a comparison for one node would cost little less. Compares
+   * at most twice a minute. Throws {@link NoPathError}.
    */
   async nodeValidateImplementation(node: Node): Promise<void> {
     if (this.#repairTask.age > VALIDATION_AGE_MS) await this.#repairTask.request();
