@@ -33,7 +33,7 @@ const POLL_MS = 1_000;
 /**
  * Limits of the pause between two repairs. Repairs are periodic because the kernel does not notify of map entries that
  * other processes change. Reading 500,000 entries takes one second of one core, so the pause is 200 times the duration
- * of the last comparison, and therefore longer on a loaded machine.
+ * of the last repair, and therefore longer on a loaded machine.
  */
 const REPAIR_PAUSE_MS = { shortest: 10_000, longest: 300_000 } as const;
 const PAUSE_FACTOR = 200;
@@ -159,7 +159,7 @@ export class DatapathKeeper implements DatapathModel {
     this.#repairLater();
   }
 
-  /** Schedules the next repair. `tookMs`: duration of the last comparison. */
+  /** Schedules the next repair. `tookMs`: duration of the last repair. */
   #repairLater(tookMs = 0): void {
     const { clock, options } = this.#options;
     if (options.dryRun || this.#datapath === undefined) return;

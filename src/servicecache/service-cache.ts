@@ -59,8 +59,8 @@ import {
   partName,
   type ServiceState,
   withoutCluster,
+  withPartStatus,
   withRemoteSlice,
-  withRestored,
   withService,
   withSlice,
   withWholeOffer,
@@ -174,7 +174,7 @@ export class ServiceCache {
   updateService(service: Service): UpdateServiceOutcome {
     const key = formatServiceID(service.id);
     const old = this.#table.get(key);
-    // An equal service is served, because the stored one is.
+    // No check of `#serves`: only served services are stored, so an equal one is served, too.
     if (old?.service !== undefined && equalServices(old.service, service))
       return this.#confirm(old, partName('service'));
     if (!this.#serves(service)) {
@@ -307,7 +307,7 @@ export class ServiceCache {
   /**
    * Returns the event that listeners would receive if `changes` were applied to the state of a service in one batch;
    * `undefined` if there would be no event. Writes nothing. The first change receives the current state, or an empty
-   * state if the service is unknown.
+   * state if there is no input of the service.
    */
   preview(
     id: ServiceID,
@@ -335,7 +335,7 @@ export class ServiceCache {
     const served = this.#servedPart(part);
     const state = this.#stateOf(part.id) ?? emptyState(part.id);
     if (served === undefined || hasServicePart(state, part)) return false;
-    this.#table.put(withRestored(withServicePart(state, served), servicePartName(part), 'restored'));
+    this.#table.put(withPartStatus(withServicePart(state, served), servicePartName(part), 'restored'));
     return true;
   }
 
@@ -370,7 +370,7 @@ export class ServiceCache {
 
   /**
    * Marks the inputs as complete. Services without backends are announced from now on, and the result no longer depends
-   * on the order of the inputs. Only a batch that fails undoes this.
+   * on the order of the inputs. Cannot be undone, except in a batch that throws.
    */
   markSynced(): void {
     this.#table.markSynced();
@@ -424,7 +424,7 @@ export class ServiceCache {
   }
 
   /**
-   * Returns all claims on backends of this service with the verdict on each; `undefined` if the service is unknown.
+   * Returns all claims on backends of this service with the verdict on each; `undefined` if there is no input of it.
    * Costs about 1.5 µs a claim, in one turn of the event loop.
    */
   explain(id: ServiceID): ServiceExplanation | undefined {
@@ -472,10 +472,11 @@ export class ServiceCache {
   /**
    * Returns the backends for traffic to a frontend of that kind on this node: the endpoints, filtered by the selection
    * (default {@link selectBackends}). An empty result means that traffic must be rejected, `undefined` that the service
-   * is unknown. Costs one pass over the backends.
+   * is not announced. Costs one pass over the backends.
    *
-   * Selects among the backends of all ports and both families, so that a backend on this node can exclude the only ones
-   * with a certain port. To select for one frontend, pass the backends with its port and family to `selectBackends`.
+   * Selects among the backends of all ports and both families together. A backend on this node can therefore exclude
+   * other backends, even if it lacks a port that they have. To select for one frontend, pass the backends with its port
+   * and family to `selectBackends`.
    */
   select(id: ServiceID, frontend: FrontendKind): Backends | undefined {
     const announced = this.get(id);
@@ -486,8 +487,9 @@ export class ServiceCache {
 
   /**
    * Returns the effective backends at a port of a service, by port name or by number (all protocols of that number). An
-   * empty result means that traffic must be rejected, `undefined` that the service is unknown or has no such port.
-   * Unlike {@link ServiceCache.select}, `resolve` does not filter for this node. Costs one pass over the backends.
+   * empty result means that traffic must be rejected, `undefined` that the service is not announced or has no such
+   * port. Unlike {@link ServiceCache.select}, `resolve` does not filter for this node. Costs one pass over the
+   * backends.
    */
   resolve(id: ServiceID, port: string | number): readonly ResolvedBackend[] | undefined {
     const announced = this.get(id);
@@ -550,7 +552,7 @@ export class ServiceCache {
 
   /** Marks a part as confirmed because its source set the same value. */
   #confirm(state: ServiceState, part: string): 'unchanged' {
-    const confirmed = withRestored(state, part, 'confirmed');
+    const confirmed = withPartStatus(state, part, 'confirmed');
     if (confirmed !== state) this.#table.put(confirmed);
     return 'unchanged';
   }

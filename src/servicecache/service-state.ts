@@ -71,7 +71,7 @@ export function partName(
 }
 
 /** Returns the state with a part marked as restored or confirmed. */
-export function withRestored(
+export function withPartStatus(
   state: ServiceState,
   part: string,
   status: 'restored' | 'confirmed',

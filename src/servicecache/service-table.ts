@@ -13,7 +13,7 @@ type Undo = Map<string, ServiceState | undefined>;
 type Publish = (events: readonly ServiceEvent[], inputsComplete: boolean) => void;
 
 /**
- * Receives the states of a service before and after a write, undefined while the service is unknown. It must not throw.
+ * Receives the states of a service before and after a write, undefined while it has no input. It must not throw.
  */
 export type StateObserver = (
   key: string,

@@ -48,8 +48,8 @@ async function* readTapePart(path: string): AsyncGenerator<readonly PlacedLine[]
     const lines: PlacedLine[] = [];
     let from = 0;
     for (let end = chunk.indexOf(LINE_FEED); end >= 0; end = chunk.indexOf(LINE_FEED, from)) {
-      const part = chunk.subarray(from, end);
-      const bytes = restBytes === 0 ? part : Buffer.concat([...rest, part]);
+      const lineEnd = chunk.subarray(from, end);
+      const bytes = restBytes === 0 ? lineEnd : Buffer.concat([...rest, lineEnd]);
       rest = [];
       restBytes = 0;
       from = end + 1;
@@ -89,7 +89,7 @@ async function* decompressed(path: string, lineCount: () => number): AsyncGenera
   }
 }
 
-/** Like {@link readTapePart} for a file of a tape. Reports the progress in texts that begin with `verb`. */
+/** Yields the lines of `part`, one of `parts`, in lists. Reports the progress in texts that begin with `verb`. */
 export async function* readWithProgress(
   verb: string,
   parts: readonly TapePart[],
@@ -147,7 +147,7 @@ async function firstLine(path: string): Promise<TapePart['head'] | undefined> {
     if (line.format !== TAPE_FORMAT)
       throw new TapeError(
         `${path}:1`,
-        `format: ${line.format} is not ${TAPE_FORMAT}: use a version that writes it`,
+        `format: ${line.format} is not ${TAPE_FORMAT}: use a version of dpcache that writes format ${line.format}`,
       );
     return line;
   }

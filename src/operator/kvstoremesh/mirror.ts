@@ -123,8 +123,8 @@ export class Mirror {
   }
 
   /**
-   * Deletes all keys, but not the canary, and then writes the canary, because the cluster does not export the resource.
-   * The resource must not be followed.
+   * Deletes all keys, and then writes the canary. For a resource that the cluster does not export, so that readers do
+   * not wait for it. The resource must not be followed.
    */
   async markEmpty(signal: AbortSignal): Promise<void> {
     if (await this.store.drain(signal)) this.#guard.call(() => this.markListed());

@@ -223,7 +223,7 @@ function* copyEntries(from: BpfMap, to: BpfMap, kept: KeptEntry): Generator<unde
   for (const count of from.batches()) {
     // All entries are looked up before the buffers of `to` are filled, because a lookup overwrites their first entry.
     const copied = Array.from({ length: count }, (_, at) => at).filter(
-      (at) => kept === 'none' || isCopied(from, at, to, kept),
+      (at) => kept === 'none' || mustCopy(from, at, to, kept),
     );
     for (const [place, at] of copied.entries()) {
       to.keys.bytes.set(keyAt(from, at), place * keySize);
@@ -238,8 +238,8 @@ function* copyEntries(from: BpfMap, to: BpfMap, kept: KeptEntry): Generator<unde
   }
 }
 
-/** Returns true if `to` lacks an entry of the batch in `from`, or has one which the entry replaces. */
-function isCopied(from: BpfMap, at: number, to: BpfMap, kept: KeptEntry): boolean {
+/** Returns true if `to` lacks the key of entry `at` of the batch in `from`, or has an entry that this one replaces. */
+function mustCopy(from: BpfMap, at: number, to: BpfMap, kept: KeptEntry): boolean {
   to.keys.bytes.set(keyAt(from, at));
   if (!to.lookup()) return true;
   return kept === 'last-used' && usedAt(from, at) > usedAt(to, 0);

@@ -24,7 +24,7 @@ export interface TrafficPlace {
 }
 
 /** A place whose interface was found. */
-type PlaceOfIndex = TrafficPlace & { readonly ifindex: number };
+type FoundPlace = TrafficPlace & { readonly ifindex: number };
 
 /** How a program is attached: by a TCX link, since Linux 6.6, or as a filter of the discipline `clsact`. */
 export type AttachedBy = 'tcx' | 'clsact';
@@ -80,7 +80,7 @@ export function attachProgram(
 }
 
 /** Attaches a program as a filter. The attached program owns the socket. */
-function attachFilter(socket: NetlinkSocket, program: number, place: PlaceOfIndex): AttachedProgram {
+function attachFilter(socket: NetlinkSocket, program: number, place: FoundPlace): AttachedProgram {
   const { namespace = '', direction, ifindex } = place;
   const filter = { interface: ifindex, direction, ...FILTER };
   const discipline = `${namespace} ${ifindex}`;
@@ -115,7 +115,7 @@ function indexOf(socket: NetlinkSocket, name: string): number {
 function tryLink(
   { kernel, bpf }: AttachContext,
   program: number,
-  { namespace, direction, ifindex }: PlaceOfIndex,
+  { namespace, direction, ifindex }: FoundPlace,
 ): number | SyscallError {
   const attachType = direction === 'ingress' ? 'tcxIngress' : 'tcxEgress';
   try {
