@@ -95,8 +95,8 @@ export class MeshFeed {
 
   /**
    * Returns the problem if the local cluster has another id in its configuration, which may be published after the
-   * start. With a wrong id, a remote cluster with the id of this one is accepted, so that its identities are confused
-   * with local ones, and nodes of Kubernetes have the wrong id.
+   * start. With a wrong id, the agent accepts a remote cluster that has the real id of the local cluster, so that its
+   * identities are confused with local ones, and nodes of Kubernetes have the wrong id.
    */
   #idProblem(): string | undefined {
     const { local, localID } = this.#followed ?? {};

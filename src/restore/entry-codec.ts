@@ -12,7 +12,7 @@ export type CheckpointEntry = Omit<KeyedEntry, 'shadowed'>;
 
 /**
  * The sets of named ports that were read, by their bytes, so that pods with equal ports share one map. The first of
- * several equal sets may have its own map: its bytes differ if it contains names in full that later sets refer to.
+ * several equal sets may have its own map: its bytes differ if it has names in full, which later sets have as numbers.
  */
 export type PortSets = Map<string, NamedPorts>;
 

@@ -174,7 +174,7 @@ export class TapeWriter {
     this.#isBroken = true;
   }
 
-  /** Queues the text of the block. A block that is mostly full is passed on; the text of another one is copied. */
+  /** Queues the text of the block. A block that is mostly full is passed on; of any other, the text is copied. */
   #endBlock(): void {
     if (this.used === 0) return;
     const used = this.#block.subarray(0, this.used);
@@ -252,7 +252,9 @@ export class TapeWriter {
     await this.#trim();
   }
 
-  /** Removes files while the tape is too large: the oldest, or the second if its replay requires the oldest. */
+  /**
+   * Removes files while the tape is too large: the oldest; or the second, if it cannot be replayed without the oldest.
+   */
   async #trim(): Promise<void> {
     const { folder, maxBytes } = this.#options;
     const parts = this.#parts ?? [];
