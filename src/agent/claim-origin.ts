@@ -22,7 +22,8 @@ export function claimOrigin(
   lookups: OriginLookups,
 ): OriginDocument {
   const { clusterName } = lookups;
-  // The owner is empty or a cluster; of a claim on the address of a node, it is `cluster/node` (SEMANTICS 4).
+  // For these sources, the owner is empty or a cluster, or `cluster/node` on the address of a node (SEMANTICS 1, 4).
+  // `metadata` and `host-ips` are owners of this agent's claims only.
   const clusterOfOwner = ownerCluster(owner);
   const cluster = clusterOfOwner || clusterName;
   const node = owner === clusterOfOwner ? undefined : owner.slice(clusterOfOwner.length + 1);
