@@ -142,6 +142,7 @@ const UNDECLARED = new Set([
     `${name}.entryAt`,
     `${name}.keyAt`,
   ]),
+  'History.loseIfTooLarge',
   'IPCache.claimsOfCovering',
   'SyncStore.receiveEventAt',
   ...['range', 'txn', 'txnInTurns', 'watch', 'grantLease', 'keepLeaseAlive', 'revokeLease'].map(
