@@ -6,12 +6,16 @@ import { WorkQueue, type WorkQueueOptions } from '../base/work-queue.ts';
 
 /** Maximum duration of one call of {@link DueKeys.whenDue}, whose caller then calls it again. */
 const MAX_WAIT_MS = 600_000;
+/** Minimum time from a write for a key to the next one. */
+const WRITE_PAUSE_MS = 1000;
 
 /** The keys of a duty with one worker, which sleeps while no key is due. */
 export class DueKeys extends WorkQueue<string> {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
   /** Set while {@link DueKeys.whenDue} waits. */
   #woken: AbortController | undefined;
+  /** Time of the last write for each key, for {@link WRITE_PAUSE_MS}. */
+  readonly #writtenAt = new Map<string, number>();
 
   constructor(options: Omit<WorkQueueOptions, 'onDue'>) {
     super({ ...options, onDue: () => this.wake() });
@@ -22,6 +26,25 @@ export class DueKeys extends WorkQueue<string> {
   override add(key: string): void {
     super.add(key);
     this.wake();
+  }
+
+  override clear(): void {
+    super.clear();
+    this.#writtenAt.clear();
+  }
+
+  /** Records a write for a key now, for {@link DueKeys.delayAfterWrite}. */
+  recordWrite(key: string): void {
+    this.#writtenAt.set(key, this.#clock.now());
+  }
+
+  /** Returns true if the last write for a key was less than a second ago. The key is then due after that second. */
+  delayAfterWrite(key: string): boolean {
+    const writtenAt = this.#writtenAt.get(key) ?? Number.NEGATIVE_INFINITY;
+    const pauseMs = writtenAt + WRITE_PAUSE_MS - this.#clock.now();
+    if (pauseMs > 0) this.addAfter(key, pauseMs);
+    else this.#writtenAt.delete(key);
+    return pauseMs > 0;
   }
 
   /** Ends {@link DueKeys.whenDue} also if no key is due. */

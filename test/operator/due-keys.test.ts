@@ -52,3 +52,21 @@ it('a worker stops before the next key if the signal fires', async () => {
   await keys.processDue(OPEN_GATE, 1, work, ended.signal);
   expect([worked, keys.next]).toEqual([['a'], 'b']);
 });
+
+it('a key is due again one second after its last write, and clear forgets the writes', async () => {
+  const clock = new ManualClock();
+  const keys = new DueKeys({ clock, random: () => 0 });
+  expect(keys.delayAfterWrite('a')).toBe(false);
+  expect(keys.size).toBe(0);
+  keys.recordWrite('a');
+  await advance(clock, 400);
+  expect(keys.delayAfterWrite('a')).toBe(true);
+  await advance(clock, 599);
+  expect(keys.next).toBeUndefined();
+  await advance(clock, 1);
+  expect(keys.next).toBe('a');
+  expect(keys.delayAfterWrite('a')).toBe(false);
+  keys.recordWrite('b');
+  keys.clear();
+  expect(keys.delayAfterWrite('b')).toBe(false);
+});

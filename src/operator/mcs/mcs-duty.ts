@@ -79,8 +79,6 @@ const SLOW_MS = 5000;
  */
 const RECHECK_MS = 3_600_000;
 const BACKOFF = { baseMs: 500, capMs: 60_000 };
-/** Minimum time from the writes of a name to its next ones. */
-const WRITE_PAUSE_MS = 1000;
 /** Reading and comparing the objects of a name takes about 0.2 ms. */
 const NAME_WEIGHT = 64;
 /**
@@ -126,8 +124,6 @@ export class McsDuty implements Duty {
   readonly #waitReasons = new Map<string, string>();
   /** By part and name. */
   readonly #lastPatches = new Map<string, LastPatch>();
-  /** Time of the last write of each name, for {@link WRITE_PAUSE_MS}. */
-  readonly #writtenAt = new Map<string, number>();
   /** Values of `trafficDistribution` that the API server rejected since the last recheck. */
   readonly #rejectedDistributions = new Set<string | undefined>();
   readonly #latest: Readonly<Record<WrittenKind, LatestObjects>>;
@@ -211,7 +207,7 @@ export class McsDuty implements Duty {
 
   #clear(): void {
     const indexes = [this.#names, this.#namespaces, this.#namesOfDerived, this.#conflicts, this.#waitReasons];
-    const objects = [this.#remote, this.#lastPatches, this.#writtenAt, ...Object.values(this.#latest)];
+    const objects = [this.#remote, this.#lastPatches, ...Object.values(this.#latest)];
     for (const state of [...indexes, ...objects, this.#rejectedDistributions, this.#queue]) state.clear();
   }
 
@@ -294,14 +290,7 @@ export class McsDuty implements Duty {
    * part fails, the other parts are still written.
    */
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
-    const writtenAt = this.#writtenAt.get(key) ?? Number.NEGATIVE_INFINITY;
-    const pauseMs = writtenAt + WRITE_PAUSE_MS - clock.now();
-    if (pauseMs > 0) {
-      this.#queue.addAfter(key, pauseMs);
-      return;
-    }
-    this.#writtenAt.delete(key);
+    if (this.#queue.delayAfterWrite(key)) return;
     /** The parts whose write has failed. */
     const failed = new Set<McsPart>();
     for (let count = 0; count < MAX_WRITES && !signal.aborted; count++) {
@@ -311,7 +300,7 @@ export class McsDuty implements Duty {
       const next = plan?.writes.find((write) => !failed.has(write.part) && !this.#isRepeated(key, write));
       if (next === undefined) break;
       if (!(await this.#write(key, next, plan?.merged, signal))) failed.add(next.part);
-      this.#writtenAt.set(key, clock.now());
+      this.#queue.recordWrite(key);
     }
     if (failed.size === 0) this.#queue.forget(key);
     else if (!signal.aborted) this.#queue.retry(key);

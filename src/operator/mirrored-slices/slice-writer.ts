@@ -67,8 +67,6 @@ export interface SliceWriterOptions extends DutyContext {
 
 /** As Cilium's `clustermesh-endpoint-updates-batch-period`. */
 export const BATCH_MS = 500;
-/** Minimum time between two writes of one slice. */
-const WRITE_PAUSE_MS = 1000;
 const BACKOFF = { baseMs: 1000, capMs: 100_000 };
 /** Time after which the reason of a wait is reported. */
 const SLOW_MS = 5000;
@@ -92,8 +90,6 @@ export class SliceWriter implements Duty {
   readonly #report: DutyReport;
   /** Keys whose difference is not written yet. */
   readonly #pending = new Set<string>();
-  /** Time of the last write of each key, for {@link WRITE_PAUSE_MS}. */
-  readonly #writtenAt = new Map<string, number>();
   /** Keys whose delete was put to the end of the queue, so that the slices that replace it are written first. */
   readonly #deferred = new Set<string>();
   readonly #latest: LatestObjects<KnownSlice>;
@@ -112,7 +108,7 @@ export class SliceWriter implements Duty {
     const { slices, source, clock, batchMs = BATCH_MS, gate = OPEN_GATE } = this.#options;
     this.#report.state = 'waiting';
     this.#queue.clear();
-    for (const keys of [this.#pending, this.#writtenAt, this.#deferred, this.#latest]) keys.clear();
+    for (const keys of [this.#pending, this.#deferred, this.#latest]) keys.clear();
     slices.follow(signal);
     slices.listen((events) => {
       for (const key of this.#latest.changedBy(events)) this.#enqueue(key);
@@ -154,17 +150,10 @@ export class SliceWriter implements Duty {
 
   /** Makes the write of a slice if one is needed, now or after the pause since the last write of the slice. */
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
     const planned = this.#writeOf(key);
     if (planned === undefined) this.#pending.delete(key);
     else this.#pending.add(key);
-    const writtenAt = this.#writtenAt.get(key) ?? Number.NEGATIVE_INFINITY;
-    const pauseMs = writtenAt + WRITE_PAUSE_MS - clock.now();
-    if (pauseMs > 0) {
-      this.#queue.addAfter(key, pauseMs);
-      return;
-    }
-    this.#writtenAt.delete(key);
+    if (this.#queue.delayAfterWrite(key)) return;
     if (planned === undefined) this.#queue.forget(key);
     else if (this.#mustDefer(key, planned)) this.#queue.add(key);
     else await this.#write(key, planned, signal);
@@ -179,7 +168,7 @@ export class SliceWriter implements Duty {
   }
 
   async #write(key: string, { write, reason, written }: SliceWrite, signal: AbortSignal): Promise<void> {
-    const { clock, writer } = this.#options;
+    const { writer } = this.#options;
     this.#latest.beginRequest(key);
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return;
@@ -195,9 +184,9 @@ export class SliceWriter implements Duty {
     if (this.#latest.endRequest(object === undefined ? written : knownSlice(object)))
       this.#pending.delete(key);
     this.#writes++;
-    this.#writtenAt.set(key, clock.now());
+    this.#queue.recordWrite(key);
     this.#queue.forget(key);
-    this.#queue.addAfter(key, WRITE_PAUSE_MS);
+    this.#queue.delayAfterWrite(key);
   }
 
   /** Returns the write that makes a slice equal to the wanted one; undefined if none is needed or possible. */
