@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { forEachInSteps, type TurnGate } from '../base/turn-gate.ts';
 import { ownerCluster, type Source } from '../model/source.ts';
 import { Prefix, prefixOfKey } from '../net/prefix.ts';
+import { isSpecialAddress } from '../net/special-address.ts';
 import type { NodeFields } from '../nodemanager/node-spec.ts';
 import type { ReadModel } from './read-model.ts';
 import type { StatusDocument } from './status-document.ts';
@@ -9,8 +10,8 @@ import type { StatusDocument } from './status-document.ts';
 export const CONFLICT_KINDS = ['pod-cidr', 'prefix', 'cluster-id'] as const;
 
 /**
- * `pod-cidr`: pod CIDRs of nodes of different clusters overlap. `prefix`: several clusters claim the same prefix.
- * `cluster-id`: several clusters have the same id.
+ * `pod-cidr`: pod CIDRs of nodes of different clusters overlap. `prefix`: several clusters claim the same prefix, unless
+ * it is a link-local address. `cluster-id`: several clusters have the same id.
  */
 export type ConflictKind = (typeof CONFLICT_KINDS)[number];
 
@@ -122,8 +123,10 @@ function* prefixConflicts(
       const host = hostIP === undefined ? '' : ` on ${hostIP}`;
       sides.set(cluster, { cluster, claim: `identity ${identity}${host}` });
     }
-    const subject = prefixOfKey(claims[0]?.key ?? '');
-    yield sides.size > 1 ? { kind: 'prefix', subject, sides: [...sides.values()] } : undefined;
+    const key = claims[0]?.key ?? '';
+    // Routers of all clusters may have one link-local address.
+    const isConflict = sides.size > 1 && !isSpecialAddress(key);
+    yield isConflict ? { kind: 'prefix', subject: prefixOfKey(key), sides: [...sides.values()] } : undefined;
   }
 }
 

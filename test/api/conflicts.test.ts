@@ -182,6 +182,15 @@ describe('conflicts between clusters', () => {
     ]);
   });
 
+  it.each(['169.254.23.0', 'fe80::1'])(
+    'are not found for the router address %s, which nodes of all clusters have (regression: a permanent conflict)',
+    (ip) => {
+      const model = modelOf([]);
+      for (const owner of ['a', 'b']) model.ipcache.upsert(ip, { source: 'clustermesh', owner, identity: 6 });
+      expect(found(model)).toEqual([]);
+    },
+  );
+
   it('are counted completely, listed up to 1,000 of a kind, and counted again after a minute', async () => {
     const model = modelOf([]);
     const clock = new ManualClock();
