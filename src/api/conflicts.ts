@@ -10,8 +10,8 @@ import type { StatusDocument } from './status-document.ts';
 export const CONFLICT_KINDS = ['pod-cidr', 'prefix', 'cluster-id'] as const;
 
 /**
- * `pod-cidr`: pod CIDRs of nodes of different clusters overlap. `prefix`: several clusters claim the same prefix, unless
- * it is a link-local address. `cluster-id`: several clusters have the same id.
+ * `pod-cidr`: pod CIDRs of nodes of different clusters overlap. `prefix`: several clusters claim the same prefix,
+ * unless it is link-local. `cluster-id`: several clusters have the same id.
  */
 export type ConflictKind = (typeof CONFLICT_KINDS)[number];
 
