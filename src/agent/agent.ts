@@ -466,6 +466,7 @@ export class Agent implements ReadModel, PlayTarget {
       isInProcess: (cluster) => this.#mesh.isInProcess(cluster),
       versionOf: (cluster, resource, name) => this.#mesh.followed?.versionOf(cluster, resource, name),
       conditionOf: (cluster) => this.#mesh.followed?.statusOf(cluster),
+      sourceOfNode: (fullName) => this.nodes.get(fullName)?.source,
     });
   };
 

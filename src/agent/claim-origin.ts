@@ -2,7 +2,7 @@ import type { OriginDocument } from '../api/documents.ts';
 import { type ClusterCondition, clusterStateText } from '../client/cluster-text.ts';
 import type { KeyVersion } from '../clustermesh/resource-stores.ts';
 import type { ExplainedClaim } from '../ipcache/types.ts';
-import { ownerCluster } from '../model/source.ts';
+import { ownerCluster, type Source } from '../model/source.ts';
 
 export interface OriginLookups {
   readonly clusterName: string;
@@ -14,6 +14,8 @@ export interface OriginLookups {
   readonly versionOf: (cluster: string, resource: 'ip' | 'nodes', name: string) => KeyVersion | undefined;
   /** Returns the condition of a cluster; `undefined` if it is not followed. */
   readonly conditionOf: (cluster: string) => ClusterCondition | undefined;
+  /** Returns the source of a node (`cluster/name`); `undefined` if there is no such node. */
+  readonly sourceOfNode: (fullName: string) => Source | undefined;
 }
 
 /** Returns the origin of a claim, with its current key and revision in the store. Costs two lookups. */
@@ -27,7 +29,9 @@ export function claimOrigin(
   const clusterOfOwner = ownerCluster(owner);
   const cluster = clusterOfOwner || clusterName;
   const node = owner === clusterOfOwner ? undefined : owner.slice(clusterOfOwner.length + 1);
-  switch (source) {
+  // The addresses of the local node have source `local`, whichever source announces the node (SEMANTICS 4).
+  const isOfLocalNode = source === 'local' && node !== undefined;
+  switch (isOfLocalNode ? lookups.sourceOfNode(owner) : source) {
     case 'kvstore':
     case 'clustermesh':
       return node === undefined

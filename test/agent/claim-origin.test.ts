@@ -3,6 +3,13 @@ import { claimOrigin, type OriginLookups } from '../../src/agent/claim-origin.ts
 import type { Source } from '../../src/model/source.ts';
 import { startAgent } from './support/agent-under-test.ts';
 
+/** The sources that announce the local node, by its name. */
+const NODE_SOURCES: Readonly<Record<string, Source>> = {
+  'atlantic/of-crd': 'custom-resource',
+  'atlantic/of-store': 'kvstore',
+  'atlantic/of-checkpoint': 'restored',
+};
+
 const sources: OriginLookups = {
   clusterName: 'atlantic',
   isInProcess: (cluster) => cluster === 'recorded',
@@ -15,6 +22,7 @@ const sources: OriginLookups = {
     knownAt: cluster === 'caspian' ? '2026-11-20T12:00:00.000Z' : undefined,
     missing: [],
   }),
+  sourceOfNode: (fullName) => NODE_SOURCES[fullName],
 };
 
 function textOf(source: Source, owner: string, key = '10.0.0.1', podName = ''): string {
@@ -37,6 +45,14 @@ describe('claimOrigin', () => {
     ['checkpoint of baltic, not confirmed yet', 'restored', 'baltic'],
     ['checkpoint of atlantic, not confirmed yet', 'restored', ''],
     ['this agent (local, host-ips)', 'local', 'host-ips'],
+    ['Kubernetes of atlantic, node of-crd', 'local', 'atlantic/of-crd'],
+    [
+      "atlantic's etcd, cilium/state/nodes/v1/atlantic/of-store, revision 7",
+      'local',
+      'atlantic/of-store',
+    ],
+    ['checkpoint of atlantic, not confirmed yet', 'local', 'atlantic/of-checkpoint'],
+    ['this agent (local, atlantic/deleted)', 'local', 'atlantic/deleted'],
     ['this agent (generated)', 'generated', ''],
   ])('%s', (text, source, owner) => {
     expect(textOf(source, owner)).toBe(text);
@@ -88,4 +104,14 @@ it('an agent names the kind of the kvstore of the cluster of a claim, not that o
   const storeOf = (source: Source, owner: string): string =>
     agent.originOf({ key: '10.0.0.1', source, owner, k8s: undefined }).store;
   expect([storeOf('kvstore', ''), storeOf('clustermesh', 'baltic')]).toEqual(['memory', 'etcd']);
+});
+
+it('an agent names the kvstore as the origin of the addresses of its own node', async () => {
+  const node = { Name: 'here', Cluster: 'own', IPAddresses: [{ Type: 'InternalIP', IP: '192.168.0.1' }] };
+  const { agent } = await startAgent([['own', 'cilium/state/nodes/v1/own/here', node]]);
+  const [claim] = agent.ipcache.explain('192.168.0.1')?.claims ?? [];
+  expect(claim).toMatchObject({ source: 'local', owner: 'own/here' });
+  expect(claim && agent.originOf(claim).text).toMatch(
+    /^own's kvstore in memory, cilium\/state\/nodes\/v1\/own\/here, revision \d+$/,
+  );
 });
