@@ -13,6 +13,7 @@ import type { ClaimWriter } from '../ipcache/types.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
 import { canonicalAddress, formatPrefixOf, type KeyForm, parseKey, prefixRegister } from '../net/prefix.ts';
 import type { AddressClaim } from '../nodemanager/address-claims.ts';
+import type { NodeManager } from '../nodemanager/node-manager.ts';
 import {
   comparison,
   type Edit,
@@ -69,10 +70,12 @@ export class ClaimOverlay {
   readonly #drainedHosts = new Map<string, ReadonlySet<string>>();
   readonly #compare: ReturnType<typeof comparison>;
   readonly #removals: ReturnType<typeof removalsByScope>;
+  readonly #nodes: NodeManager | undefined;
 
   /** Throws {@link EditError} if a claim or key of an edit is invalid. */
-  constructor(edits: readonly Edit[]) {
+  constructor(edits: readonly Edit[], nodes?: NodeManager) {
     this.#edits = edits;
+    this.#nodes = nodes;
     this.#compare = comparison(orderAfter(edits));
     this.#removals = removalsByScope(edits);
     for (const [index, edit] of edits.entries()) {
@@ -182,8 +185,17 @@ export class ClaimOverlay {
 
   /** Returns the index of the last edit that removes the claims of a writer; -1 if there is none. */
   #lastRemoval(writer: ClaimWriter): number {
-    if (this.#removals.size === 0) return -1;
+    if (this.#removals.size === 0 || this.#followsLocalNode(writer)) return -1;
     return Math.max(...scopesOfWriter(writer).map((scope) => this.#removals.get(scope)?.last ?? -1));
+  }
+
+  /**
+   * Returns true for the address claims of the local node if another source announces it. Their source is `local`, but
+   * they are removed with the node.
+   */
+  #followsLocalNode({ source, owner }: ClaimWriter): boolean {
+    if (source !== 'local' || !owner.includes('/')) return false;
+    return (this.#nodes?.get(owner)?.source ?? 'local') !== 'local';
   }
 
   /** Returns the index of the last edit that drains the node of a pod; -1 if there is none. */

@@ -220,7 +220,7 @@ class Preview implements Disposable {
     for (const edit of edits)
       if (edit.edit === 'drain-node')
         this.#drains.set(edit.node, [...(this.#drains.get(edit.node) ?? []), edit]);
-    this.#overlay = new ClaimOverlay(edits);
+    this.#overlay = new ClaimOverlay(edits, nodes);
     this.#compare = comparison(orderAfter(edits));
     const settings = edits.flatMap((edit) => (edit.edit === 'setting' ? [edit.settings] : []));
     this.#changesConfiguration = settings.length > 0;

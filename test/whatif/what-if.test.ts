@@ -4,6 +4,8 @@ import { TurnGate } from '../../src/base/turn-gate.ts';
 import { History } from '../../src/history/history.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
+import type { Source } from '../../src/model/source.ts';
+import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { type Edit, EditError } from '../../src/whatif/edits.ts';
@@ -258,6 +260,37 @@ describe('W3: writes go on during the evaluation', () => {
       }),
       { numRuns: 150 },
     );
+  });
+});
+
+describe('the local node, whose addresses are claimed with source local', () => {
+  const own = (source: Source) => {
+    const ipcache = new IPCache();
+    const clock = new ManualClock();
+    const nodes = new NodeManager({
+      ipcache,
+      clock,
+      clusterName: 'own',
+      nodeName: 'here',
+      localNodeIsHost: true,
+    });
+    const addresses = [{ type: 'InternalIP', ip: '192.168.0.1' }] as const;
+    nodes.nodeUpdated({ cluster: 'own', name: 'here', addresses, source });
+    ipcache.upsert('192.168.0.2', { identity: 1, source: 'local', owner: 'host-ips' });
+    return { ipcache, nodes };
+  };
+  const goneOf = async (source: Source, removed: Source): Promise<readonly string[]> => {
+    const { prefixes } = await whatIf(own(source), [{ edit: 'remove-source', source: removed }]);
+    return prefixes.map(({ kind, prefix }) => `${kind} ${prefix}`).sort();
+  };
+
+  it('keeps them without the source local if another source announces it (regression: predicted as gone)', async () => {
+    expect(await goneOf('custom-resource', 'local')).toEqual(['gone 192.168.0.2/32']);
+  });
+
+  it('loses them with the source that announces it', async () => {
+    expect(await goneOf('custom-resource', 'custom-resource')).toEqual(['gone 192.168.0.1/32']);
+    expect(await goneOf('local', 'local')).toEqual(['gone 192.168.0.1/32', 'gone 192.168.0.2/32']);
   });
 });
 
