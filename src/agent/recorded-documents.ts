@@ -1,8 +1,9 @@
+import { isDeepStrictEqual } from 'node:util';
 import { backendDocument, nodeDocument, serviceDocument } from '../api/documents.ts';
 import { checkArgument, FUNCTION, objectWith, oneOf, TEXT } from '../base/arguments.ts';
 import { ascending } from '../base/sorted-map.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
-import type { PastFields } from '../history/document-change.ts';
+import type { DocumentChange, PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
@@ -38,11 +39,9 @@ export function recordDocuments(history: History, engines: RecordedEngines): Uns
   const nodeChanged = (old: Node | undefined, node: Node | undefined): void => {
     const name = (node ?? old)?.fullName;
     if (!isRecorded() || name === undefined) return;
+    const change = { before: old && nodeFields(old), after: node && nodeFields(node) };
     const source = (node ?? old)?.fields.source ?? '';
-    history.recordDocument('node', name, source, {
-      before: old && nodeFields(old),
-      after: node && nodeFields(node),
-    });
+    if (!confirmsRestored(change)) history.recordDocument('node', name, source, change);
   };
   const subscriptions = [
     services.subscribe({
@@ -86,6 +85,13 @@ export function currentDocument(
 
 function nodeFields(node: Node): PastFields {
   return { ...nodeDocument(node, NO_AGE) };
+}
+
+/** Returns true if a node differs from the restored one that it replaces only by its source. */
+function confirmsRestored({ before, after }: DocumentChange): boolean {
+  return (
+    before?.['source'] === 'restored' && isDeepStrictEqual({ ...before, source: after?.['source'] }, after)
+  );
 }
 
 function recordService(history: History, services: ServiceCache, event: ServiceEvent): void {

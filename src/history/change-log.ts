@@ -108,10 +108,10 @@ export class ChangeLog implements CertaintyInputs {
   #rateLoss: UncertainSpan | undefined;
   #rateLossCount = 0;
   /**
-   * By owner: the interval from the start of the life to the last release of one of its restored claims. Answers for
-   * this interval may lack these claims.
+   * By cluster, empty for the local one: the interval from the start of the life to the last confirmation or release of
+   * one of its restored claims. Answers for this interval may lack these claims.
    */
-  readonly #releases = new Map<string, UncertainSpan>();
+  readonly #restored = new Map<string, UncertainSpan>();
   /** Begins when the recording ended. */
   #recordingEnd: UncertainSpan | undefined;
   /** Sum of the steps of the wall clock since the last {@link ChangeLog.markClockSteps}, in milliseconds. */
@@ -279,19 +279,21 @@ export class ChangeLog implements CertaintyInputs {
   }
 
   /**
-   * Notes the release of a restored claim without a record. Later records are not linked to earlier ones. Answers for
-   * earlier moments are not certain, because they lack the claim.
+   * Notes without a record that a restored claim of a cluster was confirmed or released. Later records are not linked
+   * to earlier ones. Answers for earlier moments are not certain, because they have the claim that confirms it in its
+   * place.
    */
-  skipRelease(owner: string, continues = false): void {
+  skipRestored(cluster: string, continues = false): void {
     if (!continues) this.#changeMs = this.life.now();
     this.#encode();
     this.#current.unlink();
     this.#stateVersion++;
-    const known = this.#releases.get(owner);
+    const known = this.#restored.get(cluster);
     if (known !== undefined && this.#spans.includes(known)) known.toMs = this.#changeMs;
     else {
-      const span = { reason: 'cluster-incomplete', subject: owner, fromMs: 0, toMs: this.#changeMs } as const;
-      this.#releases.set(owner, span);
+      const times = { fromMs: 0, toMs: this.#changeMs };
+      const span = { reason: 'cluster-incomplete', subject: cluster, ...times } as const;
+      this.#restored.set(cluster, span);
       this.#spans.push(span);
     }
   }

@@ -19,8 +19,10 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
+import { EFFECT } from '../ipcache/claims/claim-state.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
+import { ownerCluster } from '../model/source.ts';
 import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-log.ts';
@@ -159,11 +161,12 @@ export class History implements AsyncDisposable {
     this.#writer = archive && new SegmentWriter(archive, log, clock);
     log.addMark('start', '');
     this.#observing = ipcache.observeClaims((key, writer, before, after, effect, continues) => {
-      // The release of a restored claim that a source has confirmed is not recorded, because such records would fill
-      // the memory after every restart.
+      // Neither the claim that confirms a restored one nor the release of the restored one is recorded, because after a
+      // restart such records would look like changes of all prefixes.
+      const confirms = (effect & EFFECT.confirms) !== 0;
       const isReleased = writer.source === 'restored' && after === undefined && effect === 0;
-      if (isReleased && sameEntry(ipcache.get(formatKey(key)), before)) {
-        log.skipRelease(writer.owner, continues);
+      if (confirms || (isReleased && sameEntry(ipcache.get(formatKey(key)), before))) {
+        log.skipRestored(ownerCluster(writer.owner), continues);
         return;
       }
       log.addClaim(key, { writer, before, after, effect }, continues);

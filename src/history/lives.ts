@@ -194,7 +194,7 @@ function affects(
 
 /**
  * Returns true if undoing the later changes may not lead to the claims at a time of the current life: a later change
- * was lost, or the release of a restored claim was not recorded.
+ * was lost, or the confirmation or release of a restored claim was not recorded.
  */
 export function isUndoUncertain({ spans }: CertaintyInputs, ms: number): boolean {
   return spans.some(
@@ -202,7 +202,7 @@ export function isUndoUncertain({ spans }: CertaintyInputs, ms: number): boolean
   );
 }
 
-/** Returns true for an interval added by `ChangeLog.skipRelease`: it begins with the life, and has an end. */
+/** Returns true for an interval added by `ChangeLog.skipRestored`: it begins with the life, and has an end. */
 function isRelease({ reason, fromMs, toMs }: UncertainSpan): boolean {
   return reason === 'cluster-incomplete' && fromMs === 0 && toMs !== undefined;
 }

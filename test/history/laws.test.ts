@@ -1,7 +1,10 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { recordDocuments } from '../../src/agent/recorded-documents.ts';
 import { History } from '../../src/history/history.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 import { attributes, writerName } from '../ipcache/support/naive-ipcache.ts';
 import { apply, history as operations } from '../ipcache/support/operations.ts';
@@ -105,4 +108,43 @@ it('records the release of a restored claim only if its source has another one',
   cache.delete('10.0.0.1', real);
   clock.advance(1);
   expect(history.at('10.0.0.1', WALL_TIME_AT_0 + 2)?.claims).toHaveLength(2);
+});
+
+it('records no change if a cluster returns after a restart as it was (regression: one for each prefix and node)', async () => {
+  const clock = new ManualClock();
+  const cache = new IPCache();
+  const nodes = new NodeManager({ ipcache: cache, clock, clusterName: 'own', nodeName: 'here' });
+  const node = {
+    cluster: 'baltic',
+    name: 'n1',
+    addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }],
+  } as const;
+  const claim = { owner: 'baltic', identity: 7 } as const;
+  const keys = ['10.0.0.1', '10.0.0.2', '10.0.0.3'];
+  nodes.nodeUpdated({ ...node, source: 'restored' });
+  for (const key of keys) cache.upsert(key, { ...claim, source: 'restored' });
+  cache.upsert('10.0.0.3', { source: 'k8s', identity: 9 }); // visible
+  const history = new History({ ipcache: cache, clock });
+  history.start();
+  recordDocuments(history, { nodes, services: new ServiceCache({ clusterName: 'own' }) });
+  clock.advance(1000);
+  nodes.nodeUpdated({ ...node, source: 'clustermesh' });
+  cache.batch(() => cache.upsert('10.0.0.1', { ...claim, source: 'clustermesh' }));
+  cache.upsert('10.0.0.2', { ...claim, identity: 8, source: 'clustermesh' }); // changed meanwhile
+  cache.upsert('10.0.0.3', { ...claim, source: 'kvstore' }); // visible in place of another identity
+  cache.withdraw({ source: 'restored', owner: 'baltic' });
+  clock.advance(1000);
+  const records = await itemsOf(history.past.records());
+  expect(records.flatMap((one) => (one.kind === 'mark' ? [] : one.key)).reverse()).toEqual([
+    '10.0.0.2',
+    '10.0.0.3',
+    '10.0.0.2',
+  ]);
+  const uncertain = { certain: false, reason: 'cluster-incomplete', subjects: ['baltic'] };
+  expect(history.at('10.0.0.1', WALL_TIME_AT_0 + 500)).toMatchObject({ effective: claim, ...uncertain });
+  expect(history.at('192.168.0.1', WALL_TIME_AT_0 + 500)).toMatchObject({
+    effective: { identity: 6 },
+    ...uncertain,
+  });
+  expect(history.at('10.0.0.1', WALL_TIME_AT_0 + 1500)).toMatchObject({ effective: claim, certain: true });
 });

@@ -43,12 +43,14 @@ export type ClaimObserver = (
   continues?: boolean,
 ) => void;
 
-/** Bits which state if the claims of a change were effective. */
+/** Bits which state if the claims of a change were effective, and if it only confirms a restored claim. */
 export const EFFECT = {
   /** `before` was the effective claim of the key; if `before` is undefined, the key had no claim. */
   before: 1,
   /** `after` is the effective claim of the key; if `after` is undefined, the key has no claim. */
   after: 2,
+  /** `after` is new, equals a claim of source `restored` and of the same owner, and changes no attribute of the key. */
+  confirms: 4,
 } as const;
 
 const BEFORE_AND_AFTER: number = EFFECT.before | EFFECT.after;
@@ -271,15 +273,27 @@ export class ClaimState {
     this.rows.replace(slot, claim, host);
     this.#entryChanged(slot, key, old);
     this.#journal.ownerChanged(key, holder, challenger);
-    if (this.#journal.claimObserver !== undefined)
-      this.#observe(key, before, this.rows.claim(slot), EFFECT.after);
+    if (this.#journal.claimObserver !== undefined) {
+      const after = this.rows.claim(slot);
+      const isNew = before === undefined && sameEntry(old, after);
+      this.#observe(key, before, after, EFFECT.after + (isNew ? this.#confirmation(slot, after) : 0));
+    }
     return 'applied';
   }
 
   #putOverruled(slot: number, key: PrefixRegister, claim: CompleteClaim): void {
     const before = this.#journal.claimObserver && this.overruled.find(slot, claim);
     this.overruled.put(slot, claim);
-    if (before === undefined || !sameEntry(before, claim)) this.#observe(key, before, claim, 0);
+    if (this.#journal.claimObserver === undefined) return;
+    if (before === undefined) this.#observe(key, undefined, claim, this.#confirmation(slot, claim));
+    else if (!sameEntry(before, claim)) this.#observe(key, before, claim, 0);
+  }
+
+  /** Returns `EFFECT.confirms` if a new claim equals the restored claim of its owner on the same key, else 0. */
+  #confirmation(slot: number, claim: CompleteClaim): number {
+    // `restored` ranks below the sources that write after a restart, so the other claim makes it overruled.
+    const restored = this.overruled.find(slot, { source: 'restored', owner: claim.owner });
+    return restored !== undefined && restored !== claim && sameEntry(restored, claim) ? EFFECT.confirms : 0;
   }
 
   #removeOverruled(slot: number, key: PrefixRegister, by: Writer): void {
