@@ -33,6 +33,10 @@ const PREFIXES = {
   created: 'New prefixes',
 } as const satisfies Record<LineOf<'prefix'>['kind'], string>;
 
+/** The questions, which are the labels of the buttons. */
+const LEFT = 'What if it left?';
+const DRAINED = 'What if it was drained?';
+
 const NODES = { gone: 'Deleted nodes', changed: 'Changed nodes' } as const satisfies Record<
   LineOf<'node'>['kind'],
   string
@@ -85,7 +89,17 @@ function countsText(of: readonly (readonly [count: number, word: string])[]): st
   return named.join(', ') || 'no changes';
 }
 
-function Summary({ of, cluster, at }: { of: LineOf<'summary'>; cluster?: string; at: number }): VNode {
+function Summary({
+  of,
+  question,
+  cluster,
+  at,
+}: {
+  of: LineOf<'summary'>;
+  question: string;
+  cluster?: string;
+  at: number;
+}): VNode {
   const { prefixes, services, nodes, identities, loses } = of;
   const unknown = counted(identities.unknown, 'identity', 'identities');
   const nodeText = countsText([
@@ -96,6 +110,7 @@ function Summary({ of, cluster, at }: { of: LineOf<'summary'>; cluster?: string;
   return (
     <Facts
       of={[
+        ['question', question],
         [
           'result',
           <Mark key="result" tone={loses ? 'bad' : 'idle'}>
@@ -177,8 +192,9 @@ function Groups<T extends LineOf<'prefix' | 'service' | 'node'>>({
   );
 }
 
-/** An answer, and its time by the clock of the agent. */
+/** An answer, its question, and its time by the clock of the agent. */
 interface Evaluated {
+  readonly question: string;
   readonly lines: readonly WhatIfLine[];
   readonly summary: LineOf<'summary'>;
   readonly at: number;
@@ -192,11 +208,11 @@ interface State {
 }
 
 /** Evaluates an edit. Throws an error with one sentence. */
-async function evaluate(edit: object, signal: AbortSignal): Promise<Evaluated> {
+async function evaluate(question: string, edit: object, signal: AbortSignal): Promise<Evaluated> {
   const lines = await askLines<WhatIfLine>('/v1/whatif', { edits: [edit] }, signal);
   const summary = lines.find((line) => line.type === 'summary');
   if (summary === undefined) throw new Error('The answer is incomplete: try again.');
-  return { lines, summary, at: agentNow() };
+  return { question, lines, summary, at: agentNow() };
 }
 
 /**
@@ -209,12 +225,12 @@ export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode 
   const [{ isLoading = false, answer, problem }, setState] = useState<State>({});
   const running = useRef<AbortController>();
   useEffect(() => () => running.current?.abort(), []);
-  const ask = (edit: object): void => {
+  const ask = (question: string, edit: object): void => {
     if (isLoading) return;
     const request = new AbortController();
     running.current = request;
     setState({ isLoading: true });
-    evaluate(edit, request.signal).then(
+    evaluate(question, edit, request.signal).then(
       (next) => setState({ answer: next }),
       (error: Error) => request.signal.aborted || setState({ problem: error.message }),
     );
@@ -231,17 +247,17 @@ export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode 
             <button
               type="button"
               aria-disabled={isLoading}
-              onClick={() => ask({ edit: 'drain-node', ...of })}
+              onClick={() => ask(DRAINED, { edit: 'drain-node', ...of })}
             >
-              What if it was drained?
+              {DRAINED}
             </button>
           )}
           <button
             type="button"
             aria-disabled={isLoading}
-            onClick={() => ask({ edit: 'node' in of ? 'remove-node' : 'remove-cluster', ...of })}
+            onClick={() => ask(LEFT, { edit: 'node' in of ? 'remove-node' : 'remove-cluster', ...of })}
           >
-            What if it left?
+            {LEFT}
           </button>
         </>
       }
@@ -257,7 +273,12 @@ export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode 
         </p>
       ) : (
         <>
-          <Summary of={answer.summary} at={answer.at} {...('cluster' in of && of)} />
+          <Summary
+            of={answer.summary}
+            question={answer.question}
+            at={answer.at}
+            {...('cluster' in of && of)}
+          />
           <Groups
             lines={linesOf('service')}
             titles={SERVICES}

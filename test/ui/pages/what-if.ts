@@ -183,6 +183,7 @@ describe('"What if it left?" on the card of a node', () => {
     const panel = panelOf(page);
     await panel.getByText('prefixes or services would be lost').waitFor();
     const text = flat(await panel.innerText());
+    expect(text).toContain('question What if it left?');
     expect(text).toContain('prefixes 1 deleted');
     expect(text).toContain('covered by 192.168.7.0/24 9');
     expect(text).toContain('Deleted nodes 1');
@@ -190,7 +191,9 @@ describe('"What if it left?" on the card of a node', () => {
     await page.getByRole('button', { name: 'What if it was drained?' }).click();
     await panel.getByText('Deleted nodes').waitFor({ state: 'detached' });
     await panel.getByText('would be lost').waitFor();
-    expect(flat(await panel.innerText())).toContain('10.77.0.1');
+    const drained = flat(await panel.innerText());
+    expect(drained).toContain('question What if it was drained?');
+    expect(drained).toContain('10.77.0.1');
     await show(`#/node/baltic/node-1?at=${new Date().toISOString()}`);
     await settled(page);
     await panel.waitFor({ state: 'detached' });
