@@ -59,7 +59,7 @@ export interface HistoryDocument {
   /** True if there are older records. A request with the sequence number of the last item as `after` returns them. */
   readonly more: boolean;
   /** Number of changes of all keys in memory. Earlier ones may be on the disk, where they are not counted. */
-  readonly changes: number;
+  readonly changesInMemory: number;
 }
 
 /** A group of changes with a common cause. */

@@ -128,16 +128,16 @@ export function askHistory(query: HistoryQuery): Question {
   return async (ask): Promise<Answer> => {
     const items: HistoryRecordDocument[] = [];
     let retained: RetainedDocument | undefined;
-    let changes = 0;
+    let changesInMemory = 0;
     let more = false;
     for await (const page of historyPages(ask, query)) {
       items.push(...page.items);
-      ({ retained, changes, more } = page);
+      ({ retained, changesInMemory, more } = page);
     }
     const rows = items.map((item) => recordCells(item, query.key));
     const retainedLine = retained === undefined ? '' : `history from ${localTimeText(retained.from)} to now`;
     return {
-      json: { items, retained, changes, more },
+      json: { items, retained, changesInMemory, more },
       lines: [
         ...(rows.length === 0 ? ['No matching changes.'] : alignColumns(rows)),
         ...(more ? [`older changes follow: --limit ${2 * query.limit}`] : []),

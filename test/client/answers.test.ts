@@ -410,7 +410,7 @@ describe('the history', () => {
 
   it('has the sign, the value and the cause of each change', async () => {
     const query = '/v1/history?key=10.0.0.1&from=a+b&limit=50';
-    const page = { items: ITEMS, retained: RETAINED, more: true, changes: 70 };
+    const page = { items: ITEMS, retained: RETAINED, more: true, changesInMemory: 70 };
     const answer = await answerOf(askHistory({ key: '10.0.0.1', from: 'a b', limit: 50 }), {
       [query]: { ...page, more: false },
     });
@@ -448,7 +448,7 @@ describe('the history', () => {
       record(1, { after: node('1.1.1.1', 'a') }),
     ];
     const { lines } = await answerOf(askHistory({ key: 'far/n1', limit: 7 }), {
-      '/v1/history?key=far%2Fn1&limit=7': { items, retained: RETAINED, more: false, changes: 3 },
+      '/v1/history?key=far%2Fn1&limit=7': { items, retained: RETAINED, more: false, changesInMemory: 3 },
     });
     expect(lines.slice(0, 3).map((line) => line.replace(/^\S+ \S+ +/, ''))).toMatchInlineSnapshot(`
       [
@@ -460,7 +460,7 @@ describe('the history', () => {
   });
 
   it('without changes does not succeed', async () => {
-    const page = { items: [], retained: RETAINED, more: false, changes: 1 };
+    const page = { items: [], retained: RETAINED, more: false, changesInMemory: 1 };
     const answer = await answerOf(askHistory({ limit: 7 }), { '/v1/history?limit=7': page });
     expect(answer).toMatchObject({ succeeded: false });
     expect(answer.lines).toEqual(['No matching changes.', 'history from 2020-01-02 03:04:00.006 to now']);
@@ -470,7 +470,7 @@ describe('the history', () => {
     const items = (count: number, from: number): readonly object[] =>
       Array.from({ length: count }, (_, index) => change(from - index, {}));
     const documents = {
-      '/v1/history?limit=1000': { items: items(1000, 3000), retained: RETAINED, more: true, changes: 9 },
+      '/v1/history?limit=1000': { items: items(1000, 3000), retained: RETAINED, more: true, changesInMemory: 9 },
       '/v1/history?after=2001&limit=200': {
         items: items(200, 2000),
         retained: RETAINED,
@@ -479,7 +479,7 @@ describe('the history', () => {
       },
     };
     const { lines, json } = await answerOf(askHistory({ limit: 1200 }), documents);
-    expect(json).toMatchObject({ more: true, changes: 8 });
+    expect(json).toMatchObject({ more: true, changesInMemory: 8 });
     expect((json as { items: readonly unknown[] }).items).toHaveLength(1200);
     expect(lines.at(-2)).toBe('older changes follow: --limit 2400');
   });

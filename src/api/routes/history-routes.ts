@@ -110,8 +110,8 @@ export function addHistoryRoutes(app: ApiApp, context: RouteContext): void {
       });
     const range = { ...(await rangeOf(past, begin, end, after)), limit: limit + 1 };
     const { page, more } = await readRecords(c, recordsOf(past, key, range), limit);
-    const { recordsInMemory: changes } = history.status();
-    const answer = { items: page, retained: retainedDocument(past.retained), more, changes };
+    const { recordsInMemory: changesInMemory } = history.status();
+    const answer = { items: page, retained: retainedDocument(past.retained), more, changesInMemory };
     return answerPieces<HistoryDocument>(
       c,
       gate,

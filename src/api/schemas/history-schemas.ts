@@ -68,7 +68,7 @@ export const HISTORY: z.ZodType<HistoryDocument> = z
     items: z.array(HISTORY_RECORD),
     retained: RETAINED,
     more: z.boolean(),
-    changes: z.int().describe('Number of changes in memory, without those on the disk'),
+    changesInMemory: z.int().describe('Number of changes of all keys in memory, without those on the disk'),
   })
   .openapi('History');
 

@@ -392,7 +392,7 @@ describe('/v1/history', () => {
   it('has the number of retained changes, and the interval', async () => {
     const { ask, begun } = await lived();
     expect((await ask('/v1/history?limit=1')).body).toMatchObject({
-      changes: 5,
+      changesInMemory: 5,
       retained: { from: new Date(begun).toISOString(), to: new Date(begun + 4000).toISOString() },
     });
   });
