@@ -1,5 +1,6 @@
 import { DamagedError } from '../../net/byte-buffer.ts';
 import type { UncertainSpan } from '../change-log.ts';
+import { parseJSON } from '../claim-codec.ts';
 import type { ClockPiece } from '../life-clock.ts';
 import { LENGTHS, Segment, type SegmentIndex, type SegmentOptions } from '../segment.ts';
 import { UNCERTAINTIES } from '../types.ts';
@@ -347,12 +348,8 @@ function isPowerOfTwo(value: number): boolean {
 }
 
 function parseFields(bytes: Uint8Array): Readonly<Record<string, unknown>> {
-  try {
-    const value: unknown = JSON.parse(decoder.decode(bytes));
-    if (typeof value === 'object' && value !== null) return value as Readonly<Record<string, unknown>>;
-  } catch (error) {
-    throw new DamagedError('invalid JSON', { cause: error });
-  }
+  const value = parseJSON(decoder.decode(bytes));
+  if (typeof value === 'object' && value !== null) return value as Readonly<Record<string, unknown>>;
   throw new DamagedError('invalid JSON');
 }
 
