@@ -67,7 +67,8 @@ export function entryText(entry: IPCacheEntry, nameOf: IdentityName): string {
   ].join(', ');
 }
 
-function difference(name: string, before: string | undefined, after: string | undefined): string[] {
+/** Returns `name before → after`; empty if both are equal. */
+export function difference(name: string, before: string | undefined, after: string | undefined): string[] {
   return before === after ? [] : [`${name} ${before ?? 'none'} ${ARROW} ${after ?? 'none'}`];
 }
 

@@ -1,5 +1,5 @@
 import type { Ask } from '../api/api-client.ts';
-import type { ExplanationDocument, NodeDocument } from '../api/documents.ts';
+import type { EntryDocument, ExplanationDocument, NodeDocument } from '../api/documents.ts';
 import type {
   CauseDocument,
   CausesDocument,
@@ -11,7 +11,7 @@ import { type PastDocument, type RetainedDocument, uncertaintyText } from '../ap
 import { counted } from '../base/show-value.ts';
 import { alignColumns, localTimeText } from '../process/terminal.ts';
 import { type Answer, findDocument, identityCell, notFoundAnswer, podCell, type Question } from './answer.ts';
-import { changeSign, nodeDifference, nodeText } from './change-text.ts';
+import { changeSign, difference, nodeDifference, nodeText } from './change-text.ts';
 import { MAX_PAGE_ITEMS, withQuery } from './list.ts';
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
@@ -87,6 +87,7 @@ function nowText(current: ExplanationDocument | undefined): string {
 /** A range of the history, as parameters of the API. */
 export interface HistoryQuery {
   readonly key?: string | undefined;
+  readonly identity?: number | undefined;
   readonly from?: string | undefined;
   readonly to?: string | undefined;
   readonly limit: number;
@@ -187,19 +188,41 @@ function backendsChange(before: unknown, after: unknown): string {
   return parts.length === 0 ? 'fields' : `${parts.join(' ')} backends`;
 }
 
-/** Returns a claim in short (`55 batch/job-7`), the removed and added backends, or a node and its changed fields. */
+/** The shown attributes of a claim. */
+type ShownClaim = Partial<
+  Pick<EntryDocument, 'identity' | 'namespace' | 'podName' | 'serviceAccount' | 'hostIP' | 'encryptKey'>
+>;
+
+/** Returns a claim in short, with its changed attributes: `55 → 66 batch/job-7, host 10.0.0.1 → 10.0.0.2`. */
+function claimText(before: ShownClaim | undefined, after: ShownClaim | undefined): string {
+  const now = after ?? before ?? {};
+  const old = before ?? now;
+  const podOf = ({ namespace, podName }: ShownClaim): string | undefined =>
+    podName === undefined ? undefined : `${namespace}/${podName}`;
+  const change = <T>(from: T, to: T): T | string =>
+    from === to ? to : `${from ?? 'none'} → ${to ?? 'none'}`;
+  const pod = change(podOf(old), podOf(now));
+  const hostInShort = old.hostIP === now.hostIP ? now.hostIP : undefined;
+  const inShort = [change(old.identity, now.identity), pod ?? hostInShort].filter(
+    (part) => part !== undefined,
+  );
+  const others = [
+    ...difference('host', old.hostIP, now.hostIP),
+    ...difference('key', String(old.encryptKey ?? 0), String(now.encryptKey ?? 0)),
+    ...difference('service account', old.serviceAccount, now.serviceAccount),
+  ];
+  const isChange = before !== undefined && after !== undefined;
+  const isSame = old.identity === now.identity && podOf(old) === podOf(now) && others.length === 0;
+  return [inShort.join(' '), ...others, ...(isChange && isSame ? ['named ports'] : [])].join(', ');
+}
+
+/** Returns a claim and its changed attributes, the removed and added backends, or a node and its changed fields. */
 function valueText({ kind, before, after }: HistoryRecordDocument): string {
   if (kind === 'service') return backendsChange(before, after);
-  const value = after ?? before;
-  if (kind === 'node') {
-    const [old, now] = [before, after] as readonly (NodeDocument | undefined)[];
-    return old !== undefined && now !== undefined
-      ? nodeDifference(old, now)
-      : nodeText(value as NodeDocument);
-  }
-  const { identity, namespace, podName, hostIP } = (value ?? {}) as Readonly<Record<string, unknown>>;
-  const pod = podName === undefined ? undefined : `${namespace}/${podName}`;
-  return [identity, pod ?? hostIP].filter((part) => part !== undefined).join(' ');
+  if (kind === 'prefix') return claimText(before as ShownClaim | undefined, after as ShownClaim | undefined);
+  const [old, now] = [before, after] as readonly (NodeDocument | undefined)[];
+  if (old !== undefined && now !== undefined) return nodeDifference(old, now);
+  return nodeText((now ?? old) as NodeDocument);
 }
 
 /** Returns the question for the changes around a moment, grouped by store and node, the largest group first. */

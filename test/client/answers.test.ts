@@ -420,7 +420,7 @@ describe('the history', () => {
         "2020-01-02 03:04:09.006  *              handler-failed  node            boom",
         "2020-01-02 03:04:08.006  + kvstore far                  5 shop/cart",
         "2020-01-02 03:04:07.006  - kvstore                      5 1.1.1.1       effective 5 → none",
-        "2020-01-02 03:04:06.006  ~ kvstore      10.0.0.2        6",
+        "2020-01-02 03:04:06.006  ~ kvstore      10.0.0.2        5 → 6",
         "2020-01-02 03:04:05.006  + kvstore                                      effective none → 6  far",
         "2020-01-02 03:04:04.006  + kvstore                                                          far rev 12",
         "2020-01-02 03:04:03.006  + kvstore                                                          k8s pods 13",
@@ -430,6 +430,28 @@ describe('the history', () => {
         "history from 2020-01-02 03:04:00.006 to now",
       ]
     `);
+  });
+
+  it('names the changed attributes of a claim (regression: a change of the host looked like none)', async () => {
+    const pod = { namespace: 'shop', podName: 'a' };
+    const claim = { identity: 5, hostIP: '1.1.1.1', ...pod };
+    const items = [
+      change(5, { before: claim, after: { ...claim, hostIP: '1.1.1.2', encryptKey: 3 } }),
+      change(4, { before: claim, after: { ...claim, podName: 'b', serviceAccount: 'web' } }),
+      change(3, { before: { identity: 5, hostIP: '1.1.1.1' }, after: { ...claim, identity: 6 } }),
+      change(2, { before: { identity: 5, hostIP: '1.1.1.1' }, after: { identity: 5 } }),
+      change(1, { before: claim, after: { ...claim, namedPorts: { http: '80/TCP' } } }),
+    ];
+    const { lines } = await answerOf(askHistory({ key: '10.0.0.1', identity: 5, limit: 7 }), {
+      '/v1/history?key=10.0.0.1&identity=5&limit=7': { items, retained: RETAINED, more: false },
+    });
+    expect(lines.slice(0, 5).map((line) => line.replace(/^.* ~ kvstore +/, ''))).toEqual([
+      '5 shop/a, host 1.1.1.1 → 1.1.1.2, key 0 → 3',
+      '5 shop/a → shop/b, service account none → web',
+      '5 → 6 none → shop/a',
+      '5, host 1.1.1.1 → none',
+      '5 shop/a, named ports',
+    ]);
   });
 
   it('names the changed fields of a node (regression: only the node was listed)', async () => {
@@ -470,12 +492,17 @@ describe('the history', () => {
     const items = (count: number, from: number): readonly object[] =>
       Array.from({ length: count }, (_, index) => change(from - index, {}));
     const documents = {
-      '/v1/history?limit=1000': { items: items(1000, 3000), retained: RETAINED, more: true, changesInMemory: 9 },
+      '/v1/history?limit=1000': {
+        items: items(1000, 3000),
+        retained: RETAINED,
+        more: true,
+        changesInMemory: 9,
+      },
       '/v1/history?after=2001&limit=200': {
         items: items(200, 2000),
         retained: RETAINED,
         more: true,
-        changes: 8,
+        changesInMemory: 8,
       },
     };
     const { lines, json } = await answerOf(askHistory({ limit: 1200 }), documents);
