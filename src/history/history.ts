@@ -267,7 +267,8 @@ export class History implements AsyncDisposable {
   /**
    * Returns all claims on the prefix of `key` at a moment, like `IPCache.explain`: changes at that millisecond are
    * included. Returns undefined if `key` is invalid. If the moment is not retained, there are no claims and the reason
-   * is `not-retained`.
+   * is `not-retained`. Reads each later change of the prefix in one turn, at about 1 µs; {@link History.past} answers
+   * the same in slices.
    */
   at(key: string, when: When): PrefixMoment | undefined {
     const register = prefixRegister();

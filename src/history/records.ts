@@ -4,7 +4,7 @@ import type { DocumentChange, PastFields } from './document-change.ts';
 import type { LifeClock } from './life-clock.ts';
 import type { SegmentPart } from './lives.ts';
 import type { RecordPlace, TimelineChange } from './prefix-timeline.ts';
-import { documentKeyHash, KIND, WITHDRAWAL } from './record-reader.ts';
+import { type ClaimChange, documentKeyHash, KIND, WITHDRAWAL } from './record-reader.ts';
 import type { Segment } from './segment.ts';
 import type {
   ChangeCause,
@@ -102,11 +102,17 @@ export class RangeFilter {
     return this.#remaining <= 0;
   }
 
-  /** Returns true if a record is in the range and the limit is not reached. Counts the record then. */
-  accepts(sequence: number, at: number): boolean {
-    const { from, to, fromSequence, beforeSequence } = this.#range;
+  /**
+   * Returns true if a record is in the range and the limit is not reached. Counts the record then. `claims` are absent
+   * for marks, services and nodes.
+   */
+  accepts(sequence: number, at: number, claims?: Pick<ClaimChange, 'before' | 'after'>): boolean {
+    const { from, to, fromSequence, beforeSequence, identity } = this.#range;
     const isAccepted =
       !this.isFull &&
+      (identity === undefined ||
+        claims?.before?.identity === identity ||
+        claims?.after?.identity === identity) &&
       (from === undefined || at >= from) &&
       (to === undefined || at <= to) &&
       (fromSequence === undefined || sequence >= fromSequence) &&

@@ -184,6 +184,11 @@ export interface HistoryRange {
   readonly fromSequence?: number | undefined;
   /** Only records with lower sequence numbers. To continue, pass the number of the last record that was read. */
   readonly beforeSequence?: number | undefined;
+  /**
+   * Only changes of prefixes that had this identity before or after the change, in the changed claim. All records of
+   * the range are decoded to find them, 1 µs each.
+   */
+  readonly identity?: number | undefined;
   /** Maximum number of records. */
   readonly limit?: number | undefined;
 }

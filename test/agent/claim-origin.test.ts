@@ -46,11 +46,7 @@ describe('claimOrigin', () => {
     ['checkpoint of atlantic, not confirmed yet', 'restored', ''],
     ['this agent (local, host-ips)', 'local', 'host-ips'],
     ['Kubernetes of atlantic, node of-crd', 'local', 'atlantic/of-crd'],
-    [
-      "atlantic's etcd, cilium/state/nodes/v1/atlantic/of-store, revision 7",
-      'local',
-      'atlantic/of-store',
-    ],
+    ["atlantic's etcd, cilium/state/nodes/v1/atlantic/of-store, revision 7", 'local', 'atlantic/of-store'],
     ['checkpoint of atlantic, not confirmed yet', 'local', 'atlantic/of-checkpoint'],
     ['this agent (local, atlantic/deleted)', 'local', 'atlantic/deleted'],
     ['this agent (generated)', 'generated', ''],

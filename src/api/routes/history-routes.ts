@@ -28,6 +28,7 @@ import {
   answers,
   checkConnected,
   filterParameter,
+  integerParameter,
   limitParameter,
   prefixParameter,
   runWhileConnected,
@@ -39,6 +40,9 @@ import { serviceDocumentSteps } from './service-json.ts';
  * of its window.
  */
 const MAX_GROUPINGS = 4;
+
+/** The same maximum for searches for an identity. Each decodes all records of its range. */
+const MAX_SEARCHES = 4;
 
 /** Maximum weight of a page, see {@link weightOf}: 10 to 20 MB. */
 const MAX_PAGE_WEIGHT = 100_000;
@@ -61,6 +65,9 @@ const LIST = createRoute({
         key: filterParameter(
           'IP, CIDR, `namespace/name` of a service or `cluster/name` of a node; default: everything',
         ),
+        identity: integerParameter(2 ** 32 - 1)
+          .optional()
+          .describe('Only changes of prefixes that had this identity before or after the change'),
         ...RANGE,
         after: z.coerce
           .number()
@@ -96,8 +103,9 @@ const AROUND = createRoute({
 
 export function addHistoryRoutes(app: ApiApp, context: RouteContext): void {
   const { model, clock, gate } = context;
+  const limitSearches = limitConcurrency(MAX_SEARCHES, 'searches of the history for an identity');
   app.openapi(LIST, async (c) => {
-    const { key, from, to, after, limit } = c.req.valid('query');
+    const { key, identity, from, to, after, limit } = c.req.valid('query');
     const history = historyOf(model);
     const { past } = history;
     const now = clock.wallTime();
@@ -108,8 +116,9 @@ export function addHistoryRoutes(app: ApiApp, context: RouteContext): void {
         field: 'from',
         value: from,
       });
-    const range = { ...(await rangeOf(past, begin, end, after)), limit: limit + 1 };
-    const { page, more } = await readRecords(c, recordsOf(past, key, range), limit);
+    const range = { ...(await rangeOf(past, begin, end, after)), identity, limit: limit + 1 };
+    const read = (): ReturnType<typeof readRecords> => readRecords(c, recordsOf(past, key, range), limit);
+    const { page, more } = await (identity === undefined ? read() : limitSearches(c, read));
     const { recordsInMemory: changesInMemory } = history.status();
     const answer = { items: page, retained: retainedDocument(past.retained), more, changesInMemory };
     return answerPieces<HistoryDocument>(

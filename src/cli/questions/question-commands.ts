@@ -33,6 +33,7 @@ const searchAnswers = () => import('../../client/search-answers.ts');
 const identityAnswers = () => import('../../client/identity-answers.ts');
 
 interface HistoryFlags extends QuestionFlags {
+  readonly identity?: number;
   readonly from?: string;
   readonly to?: string;
   readonly limit: number;
@@ -153,13 +154,18 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
       'IP address, CIDR, namespace/name of a service or cluster/name of a node; default: all',
       parseHistoryKey,
     )
+    .option(
+      '--identity <n>',
+      'only changes of prefixes that had this identity before or after',
+      parseIdentity,
+    )
     .option('--from <time>', `only changes since this time: ${WHEN_FORMS}`, parseBoundary)
     .option('--to <time>', 'only changes until this time', parseBoundary)
     .option('--limit <n>', 'maximum number of changes', parseLimit, 50)
     .addOption(
       new Option('--around <time>', 'print the changes around this time, grouped by store and node')
         .argParser(parseMoment)
-        .conflicts(['from', 'to']),
+        .conflicts(['from', 'to', 'identity']),
     )
     .addOption(durationOption('--window <duration>', 'with --around: time before and after it', 5000, '5s'))
     .addOption(
@@ -169,7 +175,7 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
       ).conflicts(['around', 'quiet', 'limit', 'output']),
     )
     .action((key: string | undefined, flags: HistoryFlags, command: Command) => {
-      const { from, to, limit, around, window, export: file } = flags;
+      const { identity, from, to, limit, around, window, export: file } = flags;
       if (from !== undefined && to !== undefined && isLaterMoment(from, to))
         command.error(`dpcache: --from ${from} is after --to ${to}: exchange them`);
       if (around !== undefined && key !== undefined)
@@ -178,13 +184,14 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
         );
       if (around === undefined && command.getOptionValueSource('window') !== 'default')
         command.error('dpcache: --window requires --around <time>');
-      if (file !== undefined) return run(() => exportTo(questioner, io, file, flags, { key, from, to }));
+      if (file !== undefined)
+        return run(() => exportTo(questioner, io, file, flags, { key, identity, from, to }));
       if (around !== undefined)
         return questioner.printAnswer(flags, async () =>
           (await historyAnswers()).askAround(around, window, limit),
         );
       return questioner.printAnswer(flags, async () =>
-        (await historyAnswers()).askHistory({ key, from, to, limit }),
+        (await historyAnswers()).askHistory({ key, identity, from, to, limit }),
       );
     });
 }

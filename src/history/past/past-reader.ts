@@ -185,7 +185,7 @@ export class PastReader {
         for (const change of changes) {
           const effective = life.isLive ? undo(life, change) : recordedEffect(change, keys.length);
           const record = prefixRecord(change, life.clock, effective);
-          if (wanted.accepts(record.sequence, record.at)) slice.push(record);
+          if (wanted.accepts(record.sequence, record.at, record)) slice.push(record);
         }
         yield slice;
         if (wanted.isFull) return;
@@ -206,7 +206,9 @@ export class PastReader {
         for (const { position, kind, ms, sequence } of heads) {
           if (kind === KIND.batch) continue;
           const at = life.clock.wallOf(ms);
-          if (wanted.accepts(sequence, at)) slice.push(recordAt(segment, position, sequence, at));
+          const isOfPrefix = bounded.identity !== undefined && kind === KIND.prefix;
+          const claims = isOfPrefix ? segment.claimAt(position) : undefined;
+          if (wanted.accepts(sequence, at, claims)) slice.push(recordAt(segment, position, sequence, at));
         }
         yield slice;
         if (wanted.isFull) return;
@@ -374,7 +376,14 @@ const BOUND: Check = optional((value) =>
     : ` must be a number, not ${showValue(value)}`,
 );
 const RANGE: Check = optional(
-  objectWith({ from: BOUND, to: BOUND, fromSequence: BOUND, beforeSequence: BOUND, limit: BOUND }),
+  objectWith({
+    from: BOUND,
+    to: BOUND,
+    fromSequence: BOUND,
+    beforeSequence: BOUND,
+    identity: BOUND,
+    limit: BOUND,
+  }),
 );
 
 checkArguments(PastReader, {

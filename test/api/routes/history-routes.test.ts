@@ -329,6 +329,10 @@ describe('at', () => {
   });
 });
 
+interface ClaimFields {
+  readonly identity?: number;
+}
+
 describe('/v1/history', () => {
   it('lists the changes of a prefix with the visible identity before and after', async () => {
     const { ask } = await lived();
@@ -387,6 +391,19 @@ describe('/v1/history', () => {
       ...['10.0.0.0/8', '10.0.0.0/8', '10.0.0.1', '10.0.0.1/32'],
     ]);
     expect(await ask('/v1/history?key=a%2Fb%2Fc')).toMatchObject({ status: 400, body: { field: 'key' } });
+  });
+
+  it.each([
+    ['?identity=1234', [1234]],
+    ['?identity=55', [55, 55]],
+    ['?identity=55&limit=1', [55]],
+    ['?identity=55&key=10.0.0.1', [55, 55]],
+    ['?identity=55&key=shop%2Fcart', []],
+    ['?identity=77', []],
+  ])('%s lists the changes of claims from or to this identity', async (query, identities) => {
+    const { ask } = await lived();
+    const { items } = (await ask(`/v1/history${query}`)).body as { items: Record<string, ClaimFields>[] };
+    expect(items.map(({ before, after }) => (after ?? before)?.identity)).toEqual(identities);
   });
 
   it('has the number of retained changes, and the interval', async () => {

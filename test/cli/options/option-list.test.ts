@@ -135,6 +135,7 @@ it('each command has exactly these options, with these values', async () => {
         "quiet",
         "socket …",
         "config …",
+        "identity …",
         "from …",
         "to …",
         "limit …",
