@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import type { Clock, Timer } from '../base/clock.ts';
+import { onAbort } from '../base/follow-signal.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import { ChangeRates, type RatesDocument } from './change-rates.ts';
@@ -171,12 +172,12 @@ export class ChangeFeed {
       const wake = (): void => {
         this.#waiters.delete(wake);
         timer.cancel();
-        signal.removeEventListener('abort', wake);
+        leaveSignal();
         resolve();
       };
       const timer = this.#clock.after(withinMs, wake);
       this.#waiters.add(wake);
-      signal.addEventListener('abort', wake);
+      const leaveSignal = onAbort(signal, wake);
     });
   }
 

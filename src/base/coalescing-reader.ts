@@ -29,7 +29,7 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
     this.#options = options;
     const { signal } = options;
     this.#closed = signal?.aborted === true;
-    this.#leaveSignal = signal === undefined || this.#closed ? () => {} : onAbort(signal, () => this.close());
+    this.#leaveSignal = this.#closed ? () => {} : onAbort(signal, () => this.close());
   }
 
   get closed(): boolean {

@@ -7,14 +7,12 @@ interface Followers {
 const followers = new WeakMap<AbortSignal, Followers>();
 
 /**
- * Calls `callback`, which must not throw, when `signal` fires; at once if it has fired. The returned function cancels
- * this. Use it for signals of callers, which may be long-lived and have any number of callbacks.
+ * Calls `callback`, which must not throw, when `signal` fires; at once if it has fired; never without a signal. The
+ * returned function cancels this. A signal may have any number of callbacks.
  */
-export function onAbort(signal: AbortSignal, callback: () => void): () => void {
-  if (signal.aborted) {
-    callback();
-    return () => {};
-  }
+export function onAbort(signal: AbortSignal | undefined, callback: () => void): () => void {
+  if (signal?.aborted === true) callback();
+  if (signal === undefined || signal.aborted) return () => {};
   const { callbacks, callAll } = followers.get(signal) ?? addListener(signal);
   const own = (): void => callback(); // the same function may be passed several times
   callbacks.add(own);
@@ -30,23 +28,23 @@ export function onAbort(signal: AbortSignal, callback: () => void): () => void {
  * of one long-lived signal: in Node 20 each call of `AbortSignal.any` adds an entry to the signal that is never
  * removed.
  */
-export function followSignal(signal: AbortSignal, controller: AbortController): () => void {
-  return onAbort(signal, () => controller.abort(signal.reason));
+export function followSignal(signal: AbortSignal | undefined, controller: AbortController): () => void {
+  return onAbort(signal, () => controller.abort(signal?.reason));
 }
 
 /**
- * A signal that fires when one of several signals fires. Unlike `AbortSignal.any`, it leaves no entry in those signals
- * after it was disposed of.
+ * A signal that fires when one of two signals fires. Unlike `AbortSignal.any`, it leaves no entry in those signals
+ * after it was disposed of. Without a first signal, `signal` is the second one.
  */
 export class EitherSignal implements Disposable {
   readonly signal: AbortSignal;
   /** Each function stops following one of the signals. */
   readonly #leave: readonly (() => void)[];
 
-  constructor(...signals: readonly AbortSignal[]) {
-    const either = new AbortController();
-    this.signal = either.signal;
-    this.#leave = signals.map((signal) => followSignal(signal, either));
+  constructor(first: AbortSignal | undefined, second: AbortSignal) {
+    const either = first && new AbortController();
+    this.signal = either?.signal ?? second;
+    this.#leave = either === undefined ? [] : [first, second].map((signal) => followSignal(signal, either));
   }
 
   [Symbol.dispose](): void {
@@ -54,11 +52,10 @@ export class EitherSignal implements Disposable {
   }
 }
 
-/** Resolves when the signal fires. Its listener stays until then, so use it only for signals that end soon. */
+/** Resolves when the signal fires. Its callback stays until then, so use it only for signals that end soon. */
 export function fired(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
+    onAbort(signal, resolve);
   });
 }
 

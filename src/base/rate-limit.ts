@@ -1,5 +1,6 @@
 import { requireArgument } from './arguments.ts';
 import type { Clock, Timer } from './clock.ts';
+import { onAbort } from './follow-signal.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 
 /**
@@ -42,15 +43,14 @@ class CallerQueue {
   join(signal: AbortSignal | undefined): Promise<void> {
     if (signal?.aborted === true) return Promise.reject(this.#aborted());
     return new Promise((resolve, reject) => {
-      const abort = (): void => {
+      const leaveSignal = onAbort(signal, () => {
         this.#waiting.delete(admit);
         reject(this.#aborted());
-      };
+      });
       const admit = (): void => {
-        signal?.removeEventListener('abort', abort);
+        leaveSignal();
         resolve();
       };
-      signal?.addEventListener('abort', abort, { once: true });
       this.#waiting.set(admit, undefined);
     });
   }

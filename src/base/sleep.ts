@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts';
+import { onAbort } from './follow-signal.ts';
 
 /** Resolves after `delayMs` or as soon as the signal fires. Never rejects; check the signal to distinguish the two. */
 export function sleep(clock: Pick<Clock, 'after'>, delayMs: number, signal?: AbortSignal): Promise<void> {
@@ -6,11 +7,11 @@ export function sleep(clock: Pick<Clock, 'after'>, delayMs: number, signal?: Abo
   return new Promise((resolve) => {
     const done = (): void => {
       timer.cancel();
-      signal?.removeEventListener('abort', done);
+      leaveSignal();
       resolve();
     };
     const timer = clock.after(delayMs, done);
-    signal?.addEventListener('abort', done, { once: true });
+    const leaveSignal = onAbort(signal, done);
   });
 }
 

@@ -1,6 +1,6 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
 import { type Failure, failureOf } from './failure.ts';
-import { followSignal } from './follow-signal.ts';
+import { followSignal, onAbort } from './follow-signal.ts';
 import { CallbackGuard } from './guard.ts';
 import { sleep } from './sleep.ts';
 import type { Runtime } from './system-clock.ts';
@@ -59,7 +59,7 @@ class Task {
   constructor(name: string, parent: AbortSignal | undefined) {
     this.name = name;
     this.signal = this.#controller.signal;
-    this.release = parent === undefined ? () => {} : followSignal(parent, this.#controller);
+    this.release = followSignal(parent, this.#controller);
   }
 
   stop(): void {
@@ -184,18 +184,14 @@ export function interruptible<T>(
   discard: (late: T) => unknown = () => {},
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    const interrupt = (): void => reject(signal.reason);
-    if (signal.aborted) {
-      interrupt();
-      return;
-    }
-    signal.addEventListener('abort', interrupt, { once: true });
+    const leaveSignal = onAbort(signal, () => reject(signal.reason));
+    if (signal.aborted) return;
     (async () => {
       const result = await work();
       if (signal.aborted) await discard(result);
       else resolve(result);
     })()
       .catch(reject)
-      .finally(() => signal.removeEventListener('abort', interrupt));
+      .finally(leaveSignal);
   });
 }

@@ -110,7 +110,6 @@ export class TurnGate {
         return;
       }
       this.#waiting.set(piece, weight);
-      if (signal === undefined) return;
       leaveSignal = onAbort(signal, () => {
         this.#waiting.delete(piece);
         resolve(false);

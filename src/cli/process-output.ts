@@ -1,3 +1,4 @@
+import { onAbort } from '../base/follow-signal.ts';
 import { isBackedUp, type Output } from '../process/terminal.ts';
 import { EXIT, type ExitStatus } from './io.ts';
 
@@ -62,11 +63,11 @@ export class ProcessOutput implements Output {
     await new Promise<void>((resolve) => {
       const done = (): void => {
         for (const event of ['drain', 'error'] as const) this.#stream.off(event, done);
-        signal.removeEventListener('abort', done);
+        leaveSignal();
         resolve();
       };
       for (const event of ['drain', 'error'] as const) this.#stream.on(event, done);
-      signal.addEventListener('abort', done);
+      const leaveSignal = onAbort(signal, done);
     });
   }
 }

@@ -352,10 +352,9 @@ export class FollowedCluster {
     const late = new AbortController();
     const error = new Error(`${reason} within ${ms / 1000} s`);
     const timer = this.#options.clock.after(ms, () => late.abort(error));
-    using either = leaving === undefined ? undefined : new EitherSignal(leaving, late.signal);
-    const signal = either?.signal ?? late.signal;
+    using either = new EitherSignal(leaving, late.signal);
     try {
-      return await interruptible(() => work(signal), signal, discard);
+      return await interruptible(() => work(either.signal), either.signal, discard);
     } finally {
       timer.cancel();
     }

@@ -1,5 +1,6 @@
 import { isRecentOutage } from '../base/backoff.ts';
 import type { Clock, Timer } from '../base/clock.ts';
+import { onAbort } from '../base/follow-signal.ts';
 import type { RetryTurns } from '../kvstore/session/backend.ts';
 
 /**
@@ -38,10 +39,10 @@ export class RetryPacer implements RetryTurns {
     return new Promise((resolve) => {
       const release = (): void => {
         this.#waiting.delete(release);
-        signal.removeEventListener('abort', release);
+        leaveSignal();
         resolve();
       };
-      signal.addEventListener('abort', release, { once: true });
+      const leaveSignal = onAbort(signal, release);
       this.#waiting.set(release, downSince);
       if (this.#timer === undefined) this.#step();
       if (this.#recentTimer === undefined) this.#stepRecent();

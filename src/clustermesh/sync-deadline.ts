@@ -8,6 +8,7 @@ import {
   SIGNAL,
 } from '../base/arguments.ts';
 import type { Clock, Timer } from '../base/clock.ts';
+import { onAbort } from '../base/follow-signal.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { withRuntime } from '../base/system-clock.ts';
 
@@ -96,6 +97,7 @@ class SyncWait {
   #startTimes = new Map<string, number>();
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
   #unsubscribe: Unsubscribe | undefined;
+  #leaveSignal = (): void => {};
 
   constructor(
     members: SyncMembers,
@@ -113,9 +115,8 @@ class SyncWait {
       this.#check(name);
       this.#proceed();
     });
-    signal?.addEventListener('abort', this.#end, { once: true });
-    if (signal?.aborted === true) this.#end();
-    else this.#checkAll();
+    this.#leaveSignal = onAbort(signal, () => this.#end());
+    if (signal?.aborted !== true) this.#checkAll();
   }
 
   #checkAll(): void {
@@ -175,11 +176,11 @@ class SyncWait {
     this.#checkAll();
   }
 
-  readonly #end = (): void => {
+  #end(): void {
     this.#unsubscribe?.();
     this.#cancelTimer();
-    this.#deadline.signal?.removeEventListener('abort', this.#end);
+    this.#leaveSignal();
     const isMissing = (name: string): boolean => this.#members.progressOf(name)?.synced === false;
     this.#resolve(this.#members.names.filter(isMissing));
-  };
+  }
 }

@@ -19,6 +19,7 @@ import {
 } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import type { RateLimit } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -49,7 +50,6 @@ import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
 import { LockKeeper } from './session/lock-keeper.ts';
 import { ObservedTransport } from './session/observed-transport.ts';
-import { ClientSignal, untilAborted } from './session/shared-signal.ts';
 import type {
   CallOptions,
   Compare,
@@ -58,6 +58,7 @@ import type {
   LeaseID,
   Transport,
 } from './session/transport.ts';
+import { untilAborted } from './session/until-aborted.ts';
 import { entrySize, plainKeyValue } from './session/wire-key-value.ts';
 import { WriteFence } from './session/write-fence.ts';
 import { ClientWrites, type ReadKey } from './watch/client-writes.ts';
@@ -345,7 +346,7 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
    */
   async #listPages(prefix: string, minModRevision: number, call: Timed): Promise<readonly KeyValue[]> {
     const { clock } = this.#options;
-    using until = new ClientSignal(call.signal, this.#closed.signal);
+    using until = new EitherSignal(call.signal, this.#closed.signal);
     const { signal } = until;
     const request = { prefix: `${prefix}\0`, startRevision: 0 }; // no key has this prefix
     const session = new WatchSession({

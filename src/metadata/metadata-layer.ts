@@ -1,5 +1,6 @@
 import { atLeast, checkArgument, FUNCTION, objectWith, optional, optionsWith } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
+import { onAbort } from '../base/follow-signal.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
 import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
@@ -214,13 +215,12 @@ export class MetadataLayer {
         revision,
         resolve: (isApplied) => {
           this.#revisionWaiters.delete(waiter);
-          signal?.removeEventListener('abort', giveUp);
+          leaveSignal();
           resolve(isApplied);
         },
       };
-      const giveUp = (): void => waiter.resolve(false);
+      const leaveSignal = onAbort(signal, () => waiter.resolve(false));
       this.#revisionWaiters.add(waiter);
-      signal?.addEventListener('abort', giveUp);
     });
   }
 

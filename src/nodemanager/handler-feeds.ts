@@ -147,7 +147,6 @@ export class HandlerFeeds {
     };
     const added = { ...waiter, resolve };
     this.#waiters.add(added);
-    if (signal === undefined) return;
     leaveSignal = onAbort(signal, () => {
       this.#waiters.delete(added);
       resolve('aborted');

@@ -1,7 +1,7 @@
 import type { StepDocument } from '../api/status-document.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
-import { EitherSignal } from '../base/follow-signal.ts';
+import { EitherSignal, onAbort } from '../base/follow-signal.ts';
 import { sleep } from '../base/sleep.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
@@ -119,11 +119,10 @@ export class StartStep {
     this.#begunAt = clock.now();
     this.#progressAt = this.#begunAt;
     return new Promise((resolve, reject) => {
-      const interrupted = (): void => {
+      const leaveSignal = onAbort(signal, () => {
         this.#end('failed', 'interrupted');
         resolve(false);
-      };
-      signal.addEventListener('abort', interrupted, { once: true });
+      });
       this.#watch(() => resolve(true), reject);
       const progress = (): void => {
         this.#progressAt = clock.now();
@@ -139,7 +138,7 @@ export class StartStep {
             reject(error);
           },
         )
-        .finally(() => signal.removeEventListener('abort', interrupted));
+        .finally(leaveSignal);
     });
   }
 

@@ -17,6 +17,12 @@ describe('either of two signals', () => {
     expect([either.signal.aborted, either.signal.reason]).toEqual([true, 'before']);
   });
 
+  it('is the second signal without a first one', () => {
+    const { signal } = new AbortController();
+    using either = new EitherSignal(undefined, signal);
+    expect(either.signal).toBe(signal);
+  });
+
   it('does not fire after dispose, and leaves no listener', () => {
     const one = new AbortController();
     const { signal } = one;

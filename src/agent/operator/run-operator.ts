@@ -16,7 +16,6 @@ import { KubernetesClient } from '../../k8s/kubernetes-client.ts';
 import { clusterConfigKey } from '../../kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
-import { allowManyListeners } from '../../kvstore/session/shared-signal.ts';
 import { DryRunBackend } from '../../operator/dry-run-backend.ts';
 import {
   NO_MESH,
@@ -421,7 +420,6 @@ class OperatorProcess implements ServedProcess {
   }
 
   async #runDuties(signal: AbortSignal): Promise<void> {
-    allowManyListeners(signal);
     await Promise.all(this.#duties.all.map((duty) => duty.run(signal)));
   }
 

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../../base/clock.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import type { PastDocument } from '../past-document.ts';
 import { ProblemError } from '../problem.ts';
 
@@ -82,7 +83,7 @@ export class ListPages<T> {
     this.#clock = clock;
     this.#ended = ended;
     this.#weigh = weigh;
-    ended.addEventListener('abort', () => {
+    onAbort(ended, () => {
       this.#cursors.clear();
       this.#timer?.cancel();
     });

@@ -2,6 +2,7 @@ import { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { createRoute, z } from '@hono/zod-openapi';
+import { onAbort } from '../../base/follow-signal.ts';
 import type { ApiApp, ApiContext, RouteContext } from '../api-context.ts';
 import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-types.ts';
 import { CONFLICT_KINDS, ConflictScan } from '../conflicts.ts';
@@ -178,7 +179,7 @@ function addMonitorRoute(app: ApiApp, context: RouteContext): void {
       throw new ProblemError('too-many', `More than ${MAX_MONITORS} concurrent monitors: try again later.`);
     monitors[transport]++;
     const ended = new AbortController();
-    ended.signal.addEventListener('abort', () => monitors[transport]--);
+    onAbort(ended.signal, () => monitors[transport]--);
     const events = monitorEvents(context, parts, request, ended.signal);
     const { outgoing }: Partial<HttpBindings> = c.env ?? {}; // undefined for requests within the process
     if (!(outgoing instanceof ServerResponse))

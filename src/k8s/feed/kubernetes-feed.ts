@@ -1,4 +1,3 @@
-import { setMaxListeners } from 'node:events';
 import {
   atLeast,
   BOOLEAN,
@@ -214,7 +213,6 @@ export class KubernetesFeed implements AsyncDisposable {
   constructor(options: KubernetesFeedOptions) {
     checkArgument('new KubernetesFeed: options', options, OPTIONS);
     this.#options = withRuntime(options);
-    setMaxListeners(0, this.#ended.signal); // the steps of each kind may wait for it
     this.#guard = new CallbackGuard(options.onFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     const { ipcache, metadata, clock, random, clusterName, onLabels, selection = {} } = this.#options;

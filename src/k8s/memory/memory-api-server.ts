@@ -1,4 +1,5 @@
 import { BOOLEAN, checkArgument, ITERABLE, optional, optionsWith } from '../../base/arguments.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { LabelSelectorError } from '../../model/label-selector.ts';
 import { parseJson } from '../../net/fields.ts';
@@ -246,9 +247,7 @@ export class MemoryApiServer {
       },
     );
     this.#streams.add(stream);
-    const leave = (): void => stream.break(new ConnectionBroken());
-    if (closed.aborted) leave();
-    closed.addEventListener('abort', leave, { once: true });
+    onAbort(closed, () => stream.break(new ConnectionBroken()));
     const source = { store: this.#store, cache: this.#cache, clock: this.#options.clock };
     const watch = new ObjectWatch(source, selection, query, stream);
     return { status: 200, headers: JSON_TYPE, body: stream, isStream: true };

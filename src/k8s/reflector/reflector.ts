@@ -169,7 +169,7 @@ export class Reflector implements FollowedResource {
   } = {}): Promise<void> {
     const { clock } = this.#context;
     const startedAt = clock.now();
-    using woken = new EitherSignal(this.#settled.signal, ...(signal === undefined ? [] : [signal]));
+    using woken = new EitherSignal(signal, this.#settled.signal);
     while (!this.#listed) {
       if (signal?.aborted === true) throw signal.reason;
       if (this.#settled.signal.aborted)

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../../base/clock.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { interruptible } from '../../base/supervisor.ts';
 import { ApiError, errorOfAnswer } from './api-error.ts';
 import { type ApiAnswer, type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
@@ -18,16 +19,18 @@ export interface ExchangeOptions {
 export class Exchange implements Disposable {
   readonly #options: ExchangeOptions;
   readonly #end = new AbortController();
+  readonly #leaveSignal: () => void;
   #silenceTimer: Timer | undefined;
   #deadlineTimer: Timer | undefined;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
-    if (options.signal.aborted) this.#abort();
-    else options.signal.addEventListener('abort', this.#abort, { once: true });
+    this.#leaveSignal = onAbort(options.signal, () => this.#abort());
   }
 
-  readonly #abort = (): void => this.#end.abort(new ApiError('broken', 'the request was aborted'));
+  #abort(): void {
+    this.#end.abort(new ApiError('broken', 'the request was aborted'));
+  }
 
   /** Sets the maximum time from now without data; call it again when data arrives. `undefined`: no limit. */
   allowSilence(ms: number | undefined): void {
@@ -64,7 +67,7 @@ export class Exchange implements Disposable {
   [Symbol.dispose](): void {
     this.#silenceTimer?.cancel();
     this.#deadlineTimer?.cancel();
-    this.#options.signal.removeEventListener('abort', this.#abort);
+    this.#leaveSignal();
     this.#abort();
   }
 

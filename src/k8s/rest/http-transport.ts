@@ -5,6 +5,7 @@ import { type Duplex, pipeline, Readable } from 'node:stream';
 import { connect as connectTLS } from 'node:tls';
 import { createGunzip } from 'node:zlib';
 import { messageOf } from '../../base/failure.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { withoutBrackets } from '../../net/url-host.ts';
 import { AnswerBody } from './answer-body.ts';
 import { ApiError, retryAfter } from './api-error.ts';
@@ -89,11 +90,10 @@ export class HttpTransport implements ApiTransport {
 
   /** Sends a request and resolves with the head of the response. */
   async #start(pending: PendingRequest, signal: AbortSignal, text: string): Promise<HttpAnswer> {
-    const abort = (): void => pending.abort(asError(signal.reason));
-    signal.addEventListener('abort', abort);
+    const leaveSignal = onAbort(signal, () => pending.abort(asError(signal.reason)));
     this.#pending.add(pending);
     pending.onEnd = () => {
-      signal.removeEventListener('abort', abort);
+      leaveSignal();
       this.#pending.delete(pending);
     };
     return pending.send(text);

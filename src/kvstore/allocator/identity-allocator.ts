@@ -26,7 +26,7 @@ import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
 import { IDENTITIES_PREFIX, parseKvstoreKey } from '../codec/keys.ts';
 import type { KvstoreLock } from '../session/backend.ts';
 import { KvstoreError } from '../session/errors.ts';
-import { untilAborted } from '../session/shared-signal.ts';
+import { untilAborted } from '../session/until-aborted.ts';
 import type { RetryQueueStatus } from '../stores/retry-queue.ts';
 import { WatchStore, type WatchStoreStatus } from '../stores/watch-store.ts';
 import { IdentityKeys, type IdentityKeysOptions, MASTER_PREFIX } from './identity-keys.ts';

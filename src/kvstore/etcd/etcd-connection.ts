@@ -8,10 +8,10 @@ import {
   status,
 } from '@grpc/grpc-js';
 import { assert } from '../../base/assert.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { cutText } from '../../base/show-value.ts';
 import { withoutBrackets } from '../../net/url-host.ts';
 import { abortedError, KvstoreError, UNREACHABLE } from '../session/errors.ts';
-import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import { STREAM_ENDED } from './connection-failure.ts';
 import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
@@ -304,7 +304,7 @@ export class EtcdConnection {
     limits: Deadline & Pick<CallOptions, 'signal'>,
     received: { answer?: Buffer | undefined },
   ): Promise<void> {
-    const signal = allowManyListeners(limits.signal);
+    const { signal } = limits;
     const client = this.#acquireClient();
     const sent = client.getChannel().createCall(path, Number.POSITIVE_INFINITY, null, null, null);
     const cancel = (): void => sent.cancelWithStatus(status.CANCELLED, 'cancelled');
@@ -323,7 +323,7 @@ export class EtcdConnection {
         releaseChunks(sent as NestedCall);
         this.#releaseClient(client, error);
         cancelDeadline();
-        signal?.removeEventListener('abort', abort);
+        leaveSignal();
         if (error === undefined) resolve();
         else reject(error);
       };
@@ -339,13 +339,11 @@ export class EtcdConnection {
       sent.startRead();
       sent.sendMessageWithContext({}, request);
       sent.halfClose();
-      const abort = (): void => inLaterTurn(cancel);
       const cancelDeadline = this.startDeadline(limits, () => {
         isLate = true;
         cancel();
       });
-      signal?.addEventListener('abort', abort, { once: true });
-      if (signal?.aborted === true) abort();
+      const leaveSignal = onAbort(signal, () => inLaterTurn(cancel));
     });
   }
 

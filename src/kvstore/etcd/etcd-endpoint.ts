@@ -1,6 +1,6 @@
 import { Metadata } from '@grpc/grpc-js';
+import { onAbort } from '../../base/follow-signal.ts';
 import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts';
-import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import {
@@ -187,13 +187,12 @@ export class EtcdEndpoint {
     const metadata = this.#sharedMetadata();
     if (this.#auth === undefined) return metadata;
     return new Promise((resolve, reject) => {
-      const abort = (): void => reject(abortedError());
       const deadline = this.#deadline(deadlineMs, startedAt);
       const cancelDeadline = this.#connection.startDeadline(deadline, () => reject(this.deadlineError()));
-      allowManyListeners(signal)?.addEventListener('abort', abort);
+      const leaveSignal = onAbort(signal, () => reject(abortedError()));
       const release = (): void => {
         cancelDeadline();
-        signal?.removeEventListener('abort', abort);
+        leaveSignal();
       };
       metadata.then(resolve, reject).finally(release);
     });

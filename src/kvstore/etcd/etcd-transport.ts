@@ -1,12 +1,12 @@
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { processGate } from '../../base/node/process-gate.ts';
 import { cutText } from '../../base/show-value.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { isOneKey } from '../codec/key-range.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError, UNREACHABLE } from '../session/errors.ts';
-import { allowManyListeners } from '../session/shared-signal.ts';
 import {
   type CallOptions,
   type EndpointStatus,
@@ -216,13 +216,11 @@ export class EtcdTransport implements Transport {
     { signal, deadlineMs }: CallOptions = {},
   ): Promise<number> {
     const ended = new AbortController();
-    const atEnd = (act: () => void): void => ended.signal.addEventListener('abort', act);
+    const atEnd = (act: () => void): (() => void) => onAbort(ended.signal, act);
     try {
       const answer = await new Promise<Buffer>((resolve, reject) => {
         atEnd(endpoint.startDeadline(deadlineMs, () => reject(endpoint.deadlineError())));
-        const abort = (): void => reject(abortedError());
-        allowManyListeners(signal)?.addEventListener('abort', abort, { signal: ended.signal });
-        if (signal?.aborted === true) reject(abortedError());
+        atEnd(onAbort(signal, () => reject(abortedError())));
         const begin = (stream: EtcdStream): void => {
           if (ended.signal.aborted) {
             stream.cancel();

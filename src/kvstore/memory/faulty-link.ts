@@ -1,7 +1,7 @@
 import { checkArgument, FUNCTION, objectWith } from '../../base/arguments.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError } from '../session/errors.ts';
-import { allowManyListeners } from '../session/shared-signal.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -238,25 +238,23 @@ export class FaultyLink implements Transport, AsyncDisposable {
 
   /** Runs a call. Rejects if its signal aborts, if the link breaks, or at its deadline if the link is a black hole. */
   #call<T>(options: CallOptions | undefined, run: () => Promise<T>): Promise<T> {
-    const { deadlineMs = DEADLINE_MS } = options ?? {};
-    const signal = allowManyListeners(options?.signal);
+    const { deadlineMs = DEADLINE_MS, signal } = options ?? {};
+    if (signal?.aborted === true) return Promise.reject(abortedError());
     return new Promise<T>((resolve, reject) => {
       const settle = (): void => {
         timer?.cancel();
-        signal?.removeEventListener('abort', abort);
+        leaveSignal();
         this.#runningCalls.delete(fail);
       };
       const fail = (error: KvstoreError): void => {
         settle();
         reject(error);
       };
-      const abort = (): void => fail(abortedError());
       const timer =
         this.#link === 'black-hole'
           ? this.#clock.after(deadlineMs, () => fail(new KvstoreError('deadline', 'no answer in time')))
           : undefined;
-      if (signal?.aborted === true) return fail(abortedError());
-      signal?.addEventListener('abort', abort);
+      const leaveSignal = onAbort(signal, () => fail(abortedError()));
       this.#runningCalls.add(fail);
       if (timer !== undefined) return;
       this.#answer(run).then(

@@ -2,7 +2,6 @@ import type { Clock } from '../../base/clock.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import type { RateLimit } from '../../base/rate-limit.ts';
 import { asKvstoreError, closedError, KvstoreError } from './errors.ts';
-import { allowManyListeners } from './shared-signal.ts';
 import type { CallOptions } from './transport.ts';
 
 /** The options of an operation. `endsAt` is the monotonic time of the deadline, if the caller has set one. */
@@ -33,7 +32,7 @@ export class CallLimits {
     try {
       if (rateLimit === undefined) return await run();
       const wait = { signal: signal ?? this.#closed, endsAt };
-      return await this.wait(wait, (until) => rateLimit.run(run, allowManyListeners(until)));
+      return await this.wait(wait, (until) => rateLimit.run(run, until));
     } catch (thrown) {
       throw this.failureOf(thrown, signal);
     }
@@ -48,7 +47,7 @@ export class CallLimits {
     const clock = this.#clock;
     const expired = new AbortController();
     const timer = clock.after(endsAt - clock.now(), () => expired.abort());
-    using either = new EitherSignal(expired.signal, ...(signal === undefined ? [] : [signal]));
+    using either = new EitherSignal(signal, expired.signal);
     try {
       return await wait(either.signal);
     } catch (thrown) {

@@ -1,3 +1,4 @@
+import { onAbort } from '../../base/follow-signal.ts';
 import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { asKvstoreError } from './errors.ts';
@@ -55,7 +56,7 @@ export class LeaseKeepalives {
     if (this.#isStarted) return;
     this.#isStarted = true;
     const { supervisor, name, signal } = this.#options;
-    signal.addEventListener('abort', () => this.#endPause());
+    onAbort(signal, () => this.#endPause());
     void supervisor.runWithRestart(name, () => this.#renewUntilClosed(), { signal });
   }
 

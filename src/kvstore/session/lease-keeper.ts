@@ -11,8 +11,8 @@ import {
 import { type ClockReading, clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
 import { type Binding, LeaseBindings } from './lease-bindings.ts';
 import { LeaseKeepalives } from './lease-keepalives.ts';
-import { untilAborted } from './shared-signal.ts';
 import type { LeaseID, Transport } from './transport.ts';
+import { untilAborted } from './until-aborted.ts';
 
 /** Returns a lease as the clients of etcd write it in keys. */
 export function leaseHex(lease: LeaseID): string {

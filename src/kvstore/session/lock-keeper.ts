@@ -1,3 +1,4 @@
+import { EitherSignal, onAbort } from '../../base/follow-signal.ts';
 import { KeyedQueue } from '../../base/keyed-queue.ts';
 import { deferred } from '../../base/sleep.ts';
 import { interruptible, type Supervisor } from '../../base/supervisor.ts';
@@ -7,7 +8,6 @@ import { keyRange, prefixRange } from '../codec/key-range.ts';
 import type { KvstoreLock } from './backend.ts';
 import { abortedError, KvstoreError, missingNewLease } from './errors.ts';
 import { LeaseKeeper, leaseHex } from './lease-keeper.ts';
-import { ClientSignal } from './shared-signal.ts';
 import type { CallOptions, KeyValue, LeaseID, Transport, TxnRequest, TxnResponse } from './transport.ts';
 import { WriteFence } from './write-fence.ts';
 
@@ -79,7 +79,7 @@ export class LockKeeper {
 
   /** See `KvstoreBackend.lock`. */
   async lock(path: string, { signal: caller }: Pick<CallOptions, 'signal'> = {}): Promise<KvstoreLock> {
-    using until = new ClientSignal(caller, this.#closed.signal);
+    using until = new EitherSignal(caller, this.#closed.signal);
     const { signal } = until;
     const endTurn = await this.#waitForTurn(path, signal);
     try {
@@ -235,11 +235,12 @@ export class LockKeeper {
 
   /** Resolves to true when the key was deleted or the signal fires, or to false after {@link RECHECK_MS}. */
   #waitForDelete(key: string, startRevision: number, signal: AbortSignal): Promise<boolean> {
+    if (signal.aborted) return Promise.resolve(true);
     const { transport, clock } = this.#options;
     return new Promise((resolve) => {
       const stop = (isOver: boolean): void => {
         timer.cancel();
-        signal.removeEventListener('abort', end);
+        leaveSignal();
         stream.cancel();
         resolve(isOver);
       };
@@ -257,8 +258,7 @@ export class LockKeeper {
           onEnd: () => {},
         },
       );
-      signal.addEventListener('abort', end);
-      if (signal.aborted) end();
+      const leaveSignal = onAbort(signal, end);
     });
   }
 

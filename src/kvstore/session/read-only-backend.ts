@@ -33,7 +33,6 @@ import type {
   WrittenAll,
 } from './backend.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError, type KvstoreErrorCode } from './errors.ts';
-import { ClientSignal } from './shared-signal.ts';
 import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
 
 /** A key and its value, as the source of a {@link ReadOnlyBackend} lists them. */
@@ -112,7 +111,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend, AsyncDisposable
 
   /** Ignores `minModRevision`, because a source has no revisions. Each listing has a later revision. */
   async listPrefix(prefix: string, { signal }: ListOptions = {}): Promise<readonly KeyValue[]> {
-    using until = new ClientSignal(signal, this.#closed.signal);
+    using until = new EitherSignal(signal, this.#closed.signal);
     const endError = (): KvstoreError => (this.#closed.signal.aborted ? closedError() : abortedError());
     if (until.signal.aborted) throw endError();
     const revision = ++this.#revision;
@@ -313,7 +312,7 @@ class SourceWatch implements Watch {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[], void, void> {
-    using until = new ClientSignal(this.#options.signal, this.#options.closed);
+    using until = new EitherSignal(this.#options.signal, this.#options.closed);
     const { signal } = until;
     this.#options.onBegin();
     try {

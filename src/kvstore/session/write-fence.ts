@@ -3,8 +3,8 @@ import { keyRange } from '../codec/key-range.ts';
 import { INIT_LOCKS_PREFIX } from '../codec/keys.ts';
 import { asKvstoreError, missingNewLease, neverTakesEffect } from './errors.ts';
 import { type LeaseKeeper, leaseHex } from './lease-keeper.ts';
-import { untilAborted } from './shared-signal.ts';
 import type { CallOptions, Compare, LeaseID, TxnRequest, TxnResponse } from './transport.ts';
+import { untilAborted } from './until-aborted.ts';
 
 /** Sends a transaction once. */
 export type SendTxn = (request: TxnRequest) => Promise<TxnResponse>;

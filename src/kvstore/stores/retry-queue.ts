@@ -1,11 +1,11 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import { type EntryTable, WorkQueue } from '../../base/work-queue.ts';
 import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
-import { allowManyListeners } from '../session/shared-signal.ts';
 
 /** Jobs that are attempted together. */
 export type Jobs<J> = readonly [J, ...J[]];
@@ -120,8 +120,7 @@ export class RetryQueue<J> {
 
   /** Runs jobs until the signal fires, and resolves when all attempts have ended. Never rejects. One run at a time. */
   async run(signal: AbortSignal): Promise<void> {
-    const stop = (): void => this.#wake();
-    allowManyListeners(signal).addEventListener('abort', stop, { once: true });
+    onAbort(signal, () => this.#wake());
     const { concurrency = CONCURRENCY } = this.#options;
     await Promise.all(Array.from({ length: concurrency }, () => this.#work(signal)));
     this.#jobs.endDelays();

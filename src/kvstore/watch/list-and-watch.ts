@@ -2,6 +2,7 @@ import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { requireAllowed, requireArgument } from '../../base/arguments.ts';
 import { backoffDelay, isRecentOutage, RECENT_OUTAGE_CAP_MS } from '../../base/backoff.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
@@ -16,7 +17,6 @@ import {
   UNREACHABLE,
   withMissingRight,
 } from '../session/errors.ts';
-import { allowManyListeners } from '../session/shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../session/transport.ts';
 import { Cursor } from './cursor.ts';
 import { EventQueue } from './event-queue.ts';
@@ -170,10 +170,7 @@ export class ListAndWatch implements Watch {
     const { signal, closed, onBegin, onEnd, clock } = this.#options;
     this.#guard.call(onBegin);
     const abort = (): void => this.#end('ended');
-    for (const source of [signal, closed]) {
-      allowManyListeners(source)?.addEventListener('abort', abort);
-      if (source?.aborted === true) abort();
-    }
+    const leaveSignals = [signal, closed].map((source) => onAbort(source, abort));
     const running = this.#run();
     try {
       for (;;) {
@@ -186,7 +183,7 @@ export class ListAndWatch implements Watch {
         if (!this.#queue.isEmpty) await eventLoopTurn(); // let other work run between two batches
       }
     } finally {
-      for (const source of [signal, closed]) source?.removeEventListener('abort', abort);
+      for (const leave of leaveSignals) leave();
       this.#end('ended');
       await running;
       this.#guard.call(onEnd);

@@ -1,5 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { type KeyRange, keyRange } from '../codec/key-range.ts';
 import { abortedError, asKvstoreError, KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import type {
@@ -60,6 +61,7 @@ export class WatchSession {
   /** Fires when the stream ends, and aborts the reads in flight. */
   readonly #ended = new AbortController();
   #onOpened: (header: ResponseHeader) => void = () => {};
+  #leaveSignal = (): void => {};
   #reason: unknown;
   /** The caller of `follow`; undefined before the call, and after its promise has settled. */
   #follower: FollowStreamOptions | undefined;
@@ -79,7 +81,7 @@ export class WatchSession {
     this.#revision = new RevisionBuffer(limits);
     this.opened = new Promise((resolve, reject) => {
       this.#onOpened = resolve;
-      this.#ended.signal.addEventListener('abort', () => reject(this.#reason));
+      onAbort(this.#ended.signal, () => reject(this.#reason));
     });
     this.opened.catch(() => {}); // each caller that awaits it receives the error
     this.#stream = transport.watch(request, {
@@ -92,8 +94,7 @@ export class WatchSession {
       onProgress: (header, isRequested) => this.#deliver((to) => this.#passProgress(to, header, isRequested)),
       onEnd: (reason) => this.close(reason ?? new KvstoreError('unavailable', 'the stream ended')),
     });
-    signal.addEventListener('abort', this.#onAbort);
-    if (signal.aborted) this.close();
+    this.#leaveSignal = onAbort(signal, () => this.close());
   }
 
   /** Bytes of events that are buffered until their revision is complete. */
@@ -154,13 +155,11 @@ export class WatchSession {
     const { signal } = this.#ended;
     if (signal.aborted) return;
     this.#reason = reason;
-    this.#options.signal.removeEventListener('abort', this.#onAbort);
+    this.#leaveSignal();
     this.#stream.cancel();
     this.#ended.abort(reason);
     this.#endFollow(reason);
   }
-
-  readonly #onAbort = (): void => this.close();
 
   #endFollow(error: unknown): void {
     this.#follower = undefined;

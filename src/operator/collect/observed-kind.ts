@@ -1,4 +1,5 @@
 import type { Failure } from '../../base/failure.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import {
   type FollowedResource,
   type KubernetesObject,
@@ -68,20 +69,19 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     if (signal.aborted) return;
     this.#users++;
     this.#following ??= this.#start();
-    const leave = (): void => {
+    onAbort(signal, () => {
       if (--this.#users > 0) return;
       this.#following?.ended.abort();
       this.#following = undefined;
       this.#objects.clear();
-    };
-    signal.addEventListener('abort', leave, { once: true });
+    });
   }
 
   /** Calls `listener` with each batch of events, and with an empty batch after each relist, until the signal fires. */
   listen(listener: (events: readonly ResourceEvent[]) => void, signal: AbortSignal): void {
     if (signal.aborted) return;
     this.#listeners.add(listener);
-    signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });
+    onAbort(signal, () => this.#listeners.delete(listener));
   }
 
   /**

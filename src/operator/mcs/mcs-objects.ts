@@ -5,7 +5,6 @@ import { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE } from '../../base/turn-gate.ts';
 import { NAMESPACES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceEvent, ResourceSource } from '../../k8s/resource.ts';
-import { allowManyListeners } from '../../kvstore/session/shared-signal.ts';
 import { field } from '../collect/field.ts';
 import { ObservedKind } from '../collect/observed-kind.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
@@ -235,7 +234,6 @@ export class McsObjects implements Duty {
     const { source } = this.#options;
     const ended = new AbortController();
     followSignal(signal, ended);
-    allowManyListeners(signal);
     const others: readonly NamedKind[] = [
       ['services', new ObservedKind(source, SERVICES, trimmed, SERVICE_FIELDS)],
       [

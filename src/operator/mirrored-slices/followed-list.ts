@@ -1,3 +1,4 @@
+import { onAbort } from '../../base/follow-signal.ts';
 import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import type { ResourceKind } from '../../k8s/resource.ts';
 import { type FollowContext, type FollowedInputs, followKind } from '../publish/producer.ts';
@@ -25,11 +26,10 @@ export class FollowedList {
     }
     const inputs = followKind(kind, reader, { ...context, onChange: () => {} });
     this.#inputs = inputs;
-    const stop = (): void => {
+    onAbort(signal, () => {
       leave();
       void inputs.stop();
-    };
-    signal.addEventListener('abort', stop, { once: true });
+    });
   }
 
   /** Returns the reason why the list is not complete; undefined if it is. */

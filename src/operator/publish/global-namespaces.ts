@@ -1,4 +1,5 @@
 import { laterFailure } from '../../base/failure.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { deferred } from '../../base/sleep.ts';
@@ -173,8 +174,7 @@ export class GlobalNamespaces implements Duty {
     });
     this.#followed = followed;
     followed.follow(NAMESPACES);
-    const stop = (): void => this.#wake.resolve();
-    signal.addEventListener('abort', stop, { once: true });
+    onAbort(signal, () => this.#wake.resolve());
     await this.#tasks.runWithRestart(this.name, (until) => this.#applyChanges(followed, until), { signal });
     await this.#tasks.stop();
     await followed.stop();

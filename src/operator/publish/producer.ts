@@ -1,4 +1,5 @@
 import { laterFailure } from '../../base/failure.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { counted } from '../../base/show-value.ts';
@@ -145,8 +146,7 @@ export class Producer implements Duty {
     const inputs = this.#kind.follow({ ...this.#options, keys, rejections, onChange });
     run.inputs = inputs;
     onChange();
-    const stop = (): void => void inputs.stop();
-    signal.addEventListener('abort', stop, { once: true });
+    onAbort(signal, () => void inputs.stop());
     await keys.run(signal);
     await inputs.stop();
     this.#complete = deferred();

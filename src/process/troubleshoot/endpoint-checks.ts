@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net';
 import { connect as connectTLS, type TLSSocket } from 'node:tls';
 import { errorCode, messageOf } from '../../base/failure.ts';
+import { onAbort } from '../../base/follow-signal.ts';
 import { counted } from '../../base/show-value.ts';
 import { isoTime } from '../../base/system-clock.ts';
 import type { EtcdConfig, EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
@@ -220,7 +221,7 @@ async function withinLimit<T>(result: Promise<T>): Promise<T> {
   const signal = AbortSignal.timeout(CHECK_TIMEOUT_MS);
   const late = new Promise<never>((_resolve, reject) => {
     const error = Object.assign(new Error(NO_ANSWER), { code: 'ABORT_ERR' });
-    signal.addEventListener('abort', () => reject(error));
+    onAbort(signal, () => reject(error));
   });
   return Promise.race([result, late]);
 }

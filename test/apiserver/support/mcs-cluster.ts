@@ -11,7 +11,6 @@ import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { allowManyListeners } from '../../../src/kvstore/session/shared-signal.ts';
 import { type OperatorDuties, operatorDuties } from '../../../src/operator/duties.ts';
 import { LeaderElection } from '../../../src/operator/elect/leader-election.ts';
 import { derivedName } from '../../../src/operator/mcs/names.ts';
@@ -262,7 +261,6 @@ export class RealCluster {
     });
     const ended = new AbortController();
     const run = async (signal: AbortSignal): Promise<void> => {
-      allowManyListeners(signal);
       await Promise.all(duties.all.map((duty) => duty.run(signal)));
     };
     const running = election.run(run, ended.signal);

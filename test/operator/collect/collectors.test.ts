@@ -9,7 +9,6 @@ import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { IDENTITY_LOCKS_PREFIX, identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
-import { allowManyListeners } from '../../../src/kvstore/session/shared-signal.ts';
 import { type CollectorsOptions, collectors } from '../../../src/operator/collect/collectors.ts';
 import type { Action, Duty, DutyStatus } from '../../../src/operator/duty.ts';
 import { ManualClock, WALL_TIME_AT_0 } from '../../base/support/manual-clock.ts';
@@ -64,8 +63,7 @@ describe('the collectors of an operator', () => {
   }
   function run(more: Partial<CollectorsOptions> = {}): void {
     duties = make(more);
-    const signal = allowManyListeners(ended.signal);
-    running = Promise.all(duties.map((duty) => duty.run(signal)));
+    running = Promise.all(duties.map((duty) => duty.run(ended.signal)));
   }
   const status = (name: string): DutyStatus => {
     const found = duties.find((duty) => duty.name === name);

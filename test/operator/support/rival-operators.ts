@@ -5,7 +5,6 @@ import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { allowManyListeners } from '../../../src/kvstore/session/shared-signal.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { operatorDuties } from '../../../src/operator/duties.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -52,7 +51,6 @@ export class RivalOperator extends Candidate {
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
     });
     this.lead = async (signal) => {
-      allowManyListeners(signal);
       await Promise.all(all.map((duty) => duty.run(signal)));
     };
     this.#record(name, world);

@@ -3,7 +3,6 @@ import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import type { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { allowManyListeners } from '../../../src/kvstore/session/shared-signal.ts';
 import {
   type OperatorDuties,
   type OperatorDutiesOptions,
@@ -62,7 +61,6 @@ export function runDuties(
     ...change,
   });
   const ended = new AbortController();
-  allowManyListeners(ended.signal);
   const running = duties.all.map((duty) => duty.run(ended.signal));
   const stop = async (): Promise<void> => {
     ended.abort();

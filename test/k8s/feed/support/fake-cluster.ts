@@ -1,4 +1,4 @@
-import { setMaxListeners } from 'node:events';
+import { onAbort } from '../../../../src/base/follow-signal.ts';
 import { isKubernetesObject } from '../../../../src/k8s/reflector/known-objects.ts';
 import type {
   FollowedResource,
@@ -58,10 +58,8 @@ class FakeFollower implements FollowedResource {
     this.#sink = sink;
     this.#options = options;
     const { signal, onState } = options;
-    if (signal === undefined) return;
-    setMaxListeners(0, signal); // many followers may share a signal
     // A reflector reports its end a turn after its signal has fired.
-    signal.addEventListener('abort', () => queueMicrotask(() => onState?.('stopped')));
+    onAbort(signal, () => queueMicrotask(() => onState?.('stopped')));
   }
 
   get alive(): boolean {
