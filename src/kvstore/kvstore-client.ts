@@ -237,16 +237,6 @@ export class KvstoreClient implements KvstoreBackend, AsyncDisposable {
     return (await this.#writer.commit([{ key, value }], options, isAbsent)).isComplete;
   }
 
-  async createIfExists(
-    condition: string,
-    key: string,
-    value: Uint8Array,
-    options: WriteOptions = {},
-  ): Promise<boolean> {
-    const exists: Compare = { key: condition, target: 'exists' };
-    return (await this.#writer.commit([{ key, value }], options, exists)).isComplete;
-  }
-
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
     const { ifModRevision } = options;
     const isUnchanged: Compare | undefined =
@@ -499,7 +489,6 @@ checkArguments(KvstoreClient, {
   update: { key: TEXT, value: BYTES, options: WRITE },
   updateIfDifferent: { key: TEXT, value: BYTES, options: WRITE },
   createOnly: { key: TEXT, value: BYTES, options: WRITE },
-  createIfExists: { condition: TEXT, key: TEXT, value: BYTES, options: WRITE },
   delete: { key: TEXT, options: WRITE },
   writeAll: { writes: listOf(KEY_WRITE), options: WRITE },
   adoptLease: { lease: LEASE, keys: listOf(TEXT), options: OPTIONS },

@@ -61,10 +61,6 @@ export class DryRunBackend implements KvstoreBackend {
     return (await this.#currentValue(key)) === undefined && this.updateIfDifferent(key, value);
   }
 
-  async createIfExists(condition: string, key: string, value: Uint8Array): Promise<boolean> {
-    return (await this.#currentValue(condition)) !== undefined && this.updateIfDifferent(key, value);
-  }
-
   async delete(key: string): Promise<boolean> {
     const previous = await this.#currentValue(key);
     if (previous === undefined) return false;

@@ -42,7 +42,7 @@ describe('a client of a kvstore', () => {
     it.each<[string, () => Promise<unknown>]>([
       ['p/a', () => client.update('p/a', ONE)],
       ['p/b', () => client.updateIfDifferent('p/b', ONE)],
-      ['p/c', () => client.createIfExists('p/a', 'p/c', ONE)],
+      ['p/c', () => client.createOnly('p/c', ONE)],
       ['p/d', () => client.delete('p/d')],
       ['p/', () => client.deletePrefix('p/')],
     ])('names the missing right to write: %s', async (key, write) => {
@@ -64,9 +64,9 @@ describe('a client of a kvstore', () => {
   });
 
   it('writes if its condition holds, and returns whether it did', async () => {
-    expect(await client.createIfExists('a', 'b', ONE)).toBe(false);
+    expect(await client.createOnly('b', ONE)).toBe(true);
+    expect(await client.createOnly('b', ONE)).toBe(false);
     const revision = await client.update('a', ONE);
-    expect(await client.createIfExists('a', 'b', ONE)).toBe(true);
     expect(await client.delete('a', { ifModRevision: revision + 1 })).toBe(false);
     expect(await client.delete('a', { ifModRevision: revision })).toBe(true);
     expect((await client.listPrefix('')).map(({ key }) => key)).toEqual(['b']);
@@ -324,7 +324,6 @@ describe('a client of a kvstore', () => {
     'options.ifLocked.revision': () => client.update('a', ONE, { ifLocked: { key: 'l' } } as never),
     'updateIfDifferent: value': () => client.updateIfDifferent('a', 'text' as never),
     'createOnly: value': () => client.createOnly('a', 'text' as never),
-    'createIfExists: value': () => client.createIfExists('a', 'b', 'text' as never),
     'delete: key': () => client.delete(7 as never),
     'writeAll: writes': () => client.writeAll(7 as never),
     'writeAll: writes[0]': () => client.writeAll([{ key: 'a', value: 'text' } as never]),

@@ -582,9 +582,7 @@ describe('a fenced write', () => {
     ['update', () => backend.update('k', bytesOfText('late'), { fenced: true })],
     ['updateIfDifferent', () => backend.updateIfDifferent('k', bytesOfText('late'), { fenced: true })],
     ['createOnly', () => backend.createOnly('k', bytesOfText('late'), { fenced: true })],
-    ['createIfExists', () => backend.createIfExists('c', 'k', bytesOfText('late'), { fenced: true })],
   ] as const)('that was given up does not take effect later: %s', async (_name, write) => {
-    await backend.update('c', bytesOfText('1'));
     const land = giveUpPut(backend.link, 'k');
     await expect(write()).rejects.toMatchObject({ code: 'deadline' });
     await backend.delete('k', { fenced: true });
@@ -626,7 +624,6 @@ describe('a fenced write', () => {
     expect(await backend.updateIfDifferent('a', bytesOfText('1'), fenced)).toBe(false);
     expect(await backend.createOnly('a', bytesOfText('2'), fenced)).toBe(false);
     expect(await backend.createOnly('b', bytesOfText('2'), fenced)).toBe(true);
-    expect(await backend.createIfExists('none', 'c', bytesOfText('3'), fenced)).toBe(false);
     expect(await backend.delete('none', fenced)).toBe(false);
     expect(await backend.delete('a', { ...fenced, ifModRevision: 1 })).toBe(false);
     expect(await backend.delete('a', fenced)).toBe(true);

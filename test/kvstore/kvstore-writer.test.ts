@@ -44,7 +44,6 @@ it('a write that was not applied is not recorded', async () => {
   await backend.update('a', ONE, LEASED);
   recorded();
   expect(await backend.createOnly('a', TWO, LEASED)).toBe(false);
-  expect(await backend.createIfExists('none', 'b', TWO, LEASED)).toBe(false);
   expect(await backend.updateIfDifferent('a', ONE, LEASED)).toBe(false);
   expect(recorded()).toEqual([]);
   // The value is equal, so only the other write is made.

@@ -13,10 +13,9 @@ import { readHeader } from './messages.ts';
 /* A handwritten codec for the transactions of etcd (etcd 3.4 `rpc.proto`). */
 
 const EQUAL = 0;
-const NOT_EQUAL = 3;
-const TARGETS = { exists: 0, 'create-revision': 1, 'mod-revision': 2, value: 3, lease: 4 } as const;
+const TARGETS = { 'create-revision': 1, 'mod-revision': 2, value: 3, lease: 4 } as const;
 /** Field numbers of the compared values. */
-const VALUES = { exists: 4, 'create-revision': 5, 'mod-revision': 6, value: 7, lease: 8 } as const;
+const VALUES = { 'create-revision': 5, 'mod-revision': 6, value: 7, lease: 8 } as const;
 /** The fields of a `TxnRequest`. */
 const COMPARE = 1;
 const SUCCESS = 2;
@@ -40,11 +39,10 @@ const MAX_NESTED_OPERATIONS = 64;
 const WRITE_BYTES = 256;
 
 function writeCompare(writer: ProtoWriter, compare: Compare): void {
-  writer.varint(1, compare.target === 'exists' ? NOT_EQUAL : EQUAL);
+  writer.varint(1, EQUAL);
   writer.varint(2, TARGETS[compare.target]);
   writer.key(3, compare.key);
-  if (compare.target === 'exists') writer.varint(VALUES.exists, 0);
-  else if (compare.target === 'value') writer.bytes(VALUES.value, compare.equals);
+  if (compare.target === 'value') writer.bytes(VALUES.value, compare.equals);
   else if (compare.target === 'lease') writer.int64(VALUES.lease, compare.equals);
   else writer.varint(VALUES[compare.target], compare.equals);
 }

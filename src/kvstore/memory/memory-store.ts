@@ -236,8 +236,6 @@ export class MemoryStore {
   #holds(compare: Compare): boolean {
     const version = this.#versionAt(compare.key, this.#revision);
     switch (compare.target) {
-      case 'exists':
-        return version !== undefined;
       case 'create-revision':
         return (version?.createRevision ?? 0) === compare.equals;
       case 'mod-revision':

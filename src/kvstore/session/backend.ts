@@ -266,8 +266,6 @@ export interface KvstoreBackend {
   updateIfDifferent(key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
   /** Writes only if the key does not exist. Returns true if it wrote. */
   createOnly(key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
-  /** Writes `key` only if the key `condition` exists. Returns true if it wrote. */
-  createIfExists(condition: string, key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
   /** Returns true if the key existed and the conditions held. */
   delete(key: string, options?: DeleteOptions): Promise<boolean>;
   /**

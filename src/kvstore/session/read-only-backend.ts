@@ -153,10 +153,6 @@ export abstract class ReadOnlyBackend implements KvstoreBackend, AsyncDisposable
     return this.#refuse();
   }
 
-  createIfExists(): Promise<boolean> {
-    return this.#refuse();
-  }
-
   delete(): Promise<boolean> {
     return this.#refuse();
   }

@@ -64,7 +64,6 @@ export interface RangeResponse {
 /** A condition of a transaction. An absent key has revisions 0, no lease, and no value. */
 export type Compare =
   | { readonly key: string; readonly target: 'create-revision' | 'mod-revision'; readonly equals: number }
-  | { readonly key: string; readonly target: 'exists' }
   | { readonly key: string; readonly target: 'value'; readonly equals: Uint8Array }
   | { readonly key: string; readonly target: 'lease'; readonly equals: LeaseID };
 

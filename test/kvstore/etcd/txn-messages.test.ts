@@ -33,7 +33,6 @@ const compare: fc.Arbitrary<Compare> = fc.oneof(
     equals: revision,
     target: fc.constantFrom('create-revision' as const, 'mod-revision' as const),
   }),
-  fc.record({ key, target: fc.constant('exists' as const) }),
   fc.record({ key, target: fc.constant('value' as const), equals: value }),
   fc.record({ key, target: fc.constant('lease' as const), equals: lease }),
 );
@@ -56,8 +55,6 @@ function asProto(one: WriteOperation): object {
 function compareAsProto(one: Compare): object {
   const of = { key: [...bytesOfKey(one.key)], result: 0 };
   switch (one.target) {
-    case 'exists':
-      return { ...of, result: 3, target: 0, version: '0' };
     case 'create-revision':
       return { ...of, target: 1, create_revision: String(one.equals) };
     case 'mod-revision':

@@ -181,7 +181,7 @@ describe('the leases of a server in this process', () => {
     server.expireLease(gone);
     expect(codeOf(() => write(server, put('a'), put('b', '', gone)))).toBe('lease-not-found');
     const either = {
-      compare: [{ key: 'x', target: 'exists' } as const],
+      compare: [{ key: 'x', target: 'mod-revision', equals: 1 } as const],
       writes: [],
       otherwise: [put('b', '', gone)],
     };

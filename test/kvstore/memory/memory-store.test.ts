@@ -41,7 +41,6 @@ class NaiveStore {
 
   holds({ key, ...compare }: Compare): boolean {
     const now = this.now.get(key);
-    if (compare.target === 'exists') return now !== undefined;
     if (compare.target === 'value') return now?.value === textOfBytes(compare.equals);
     if (compare.target === 'lease') return (now?.lease ?? '0') === compare.equals;
     const revision = compare.target === 'mod-revision' ? now?.mod : now?.create;
@@ -116,7 +115,6 @@ const writes: fc.Arbitrary<readonly WriteOperation[]> = fc.oneof(
   remove.map((one) => [one]),
 );
 const compare: fc.Arbitrary<Compare> = fc.oneof(
-  fc.record({ key, target: fc.constant('exists' as const) }),
   fc.record({ key, target: fc.constant('value' as const), equals: value }),
   fc.record({ key, target: fc.constant('lease' as const), equals: lease }),
   fc.record({

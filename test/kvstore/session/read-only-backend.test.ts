@@ -419,7 +419,7 @@ describe('a read-only backend', () => {
   it('rejects writes and locks as forbidden', async () => {
     const source = new Source();
     const writes: readonly Promise<unknown>[] = [
-      ...[source.update(), source.updateIfDifferent(), source.createOnly(), source.createIfExists()],
+      ...[source.update(), source.updateIfDifferent(), source.createOnly()],
       ...[source.delete(), source.deletePrefix(), source.lock()],
     ];
     for (const write of writes)

@@ -307,14 +307,6 @@ export function backendContract(
       expect((await kvstore.content(P)).get(`${P}race`)).toBe(String(results.indexOf(true)));
     });
 
-    it('createIfExists writes only while the condition key exists', async () => {
-      const { backend } = client;
-      expect(await backend.createIfExists(`${P}master`, `${P}slave`, bytes('1'))).toBe(false);
-      await kvstore.put(`${P}master`, 'x');
-      expect(await backend.createIfExists(`${P}master`, `${P}slave`, bytes('1'))).toBe(true);
-      expect((await kvstore.content(P)).get(`${P}slave`)).toBe('1');
-    });
-
     it('updateIfDifferent writes different values only', async () => {
       const { backend } = client;
       expect(await backend.updateIfDifferent(`${P}a`, bytes('1'))).toBe(true);
