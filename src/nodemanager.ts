@@ -28,8 +28,6 @@ export type {
   NodeHandler,
   SweepOutcome,
 } from './nodemanager/node-handler.ts';
-export type { NodeIDPair } from './nodemanager/node-ids.ts';
-export { MAX_NODE_ID, NodeIDs, NodeIDsExhaustedError } from './nodemanager/node-ids.ts';
 export type { NodeClaimObserver } from './nodemanager/node-manager.ts';
 export { NodeManager } from './nodemanager/node-manager.ts';
 export type {

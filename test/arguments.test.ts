@@ -110,7 +110,6 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   KvstoreHealth: () => new api.KvstoreHealth({ backend, clock }),
   MemoryBackend: () => new api.MemoryBackend({ clock, random }),
   MemoryServer: () => new api.MemoryServer({ clock }),
-  NodeIDs: () => new api.NodeIDs(),
   NodeManager: nodes,
   LocalCluster: ownCluster,
   Prefix: () => api.Prefix.parse('10.1.0.0/16') ?? {},
@@ -362,7 +361,6 @@ describe('a public constructor that is called with wrong arguments', () => {
     ['History', {}, 'options.ipcache must be an object, not undefined'],
     ['SharedLookup', undefined, 'ipcache must be an object, not undefined'],
     ['TurnGate', {}, 'options.nextTurn must be a function, not undefined'],
-    ['NodeIDs', 70_000, 'max must be an integer from 1 to 65535, not 70000'],
     ['Heartbeat', {}, 'options.backend must be an object, not undefined'],
   ])('names the option and its value: %s %j', (name, options, message) => {
     const constructed = VALUES_BY_NAME[name];

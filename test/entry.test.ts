@@ -13,8 +13,6 @@ import {
   type Node,
   type NodeCheckpoint,
   type NodeHandler,
-  type NodeIDPair,
-  NodeIDs,
   NodeManager,
   type NodeSpec,
   nodeFullName,
@@ -84,21 +82,16 @@ function feed(services: ServiceCache): void {
   services.markSynced();
 }
 
-/** Routes by node id, as a datapath might store them. */
+/** The tunnel endpoint of each node, as a datapath might store them. Rejects nodes without one. */
 class Routes implements NodeHandler {
   readonly name = 'routes';
-  readonly byID: Map<number, string> = new Map();
-  readonly #ids: NodeIDs;
-
-  constructor(ids: NodeIDs) {
-    this.#ids = ids;
-  }
+  readonly endpoints: Map<string, string> = new Map();
 
   async nodeAdd(node: Node, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     const ip = tunnelEndpoint(node, 'ipv4');
-    const id = ip === undefined ? undefined : this.#ids.idOf(ip);
-    if (ip !== undefined && id !== undefined) this.byID.set(id, ip);
+    if (ip === undefined) throw new Error(`${node.fullName} has no tunnel endpoint`);
+    this.endpoints.set(node.fullName, ip);
   }
 
   async nodeUpdate(_old: Node, node: Node, signal: AbortSignal): Promise<void> {
@@ -129,42 +122,37 @@ describe('the entry of the package', () => {
     expect(given).toEqual(['update shop/checkout']);
   });
 
-  it('is enough to pass nodes to a datapath with small ids, wait for it, and restore them', async () => {
+  it('is enough to pass nodes to a datapath, wait for it, and restore them', async () => {
     const ipcache = new IPCache();
     const nodes = nodeManager(ipcache);
-    const ids = new NodeIDs();
-    const routes = new Routes(ids);
-    nodes.subscribe(ids);
+    const routes = new Routes();
     nodes.subscribe(routes, { concurrency: 4 });
     nodes.nodeUpdated(nodeA);
     const outcome: AppliedOutcome = await nodes.whenApplied(nodeFullName(nodeA));
-    expect([outcome, [...routes.byID]]).toEqual(['applied', [[1, '192.168.0.1']]]);
-    const pairs: readonly NodeIDPair[] = ids.pairs();
+    expect([outcome, [...routes.endpoints]]).toEqual(['applied', [['east/a', '192.168.0.1']]]);
     const checkpoint: NodeCheckpoint = nodes.checkpoint();
     const [first]: readonly PlainNode[] = checkpoint.nodes;
-    expect([first?.name, pairs.length]).toEqual(['a', 2]);
+    expect(first?.name).toBe('a');
     nodes.close();
 
     const again = nodeManager(new IPCache());
-    const idsAgain = new NodeIDs();
-    idsAgain.restore(JSON.parse(JSON.stringify(pairs)));
-    again.subscribe(idsAgain);
     expect(again.restore(JSON.parse(JSON.stringify(checkpoint)))).toBe(1);
-    expect(idsAgain.idOf('192.168.0.1')).toBe(1);
     expect(again.withdraw({ source: 'restored', cluster: 'east' })).toBe(1);
     again.close();
   });
 
-  it('is enough to see failed handler calls and lost nodes', () => {
+  it('is enough to see failed handler calls and lost nodes', async () => {
     const ipcache = new IPCache();
     const nodes = nodeManager(ipcache);
-    nodes.subscribe(new NodeIDs(1));
+    nodes.subscribe(new Routes());
     ipcache.upsert('10.1.0.1', { identity: 1000, source: 'local' });
     nodes.nodeUpdated({ ...nodeA, source: 'local' });
+    nodes.nodeUpdated({ ...nodeA, name: 'b', addresses: [] });
+    await Promise.resolve();
     const [handler]: readonly HandlerStatus[] = nodes.status().handlers;
     const [failure]: readonly HandlerFailure[] = handler?.failing ?? [];
-    expect([handler?.name, failure?.call]).toEqual(['node-ids', 'add']);
-    expect(failure?.error.code).toBe('node-ids-exhausted');
+    expect([handler?.name, failure?.call]).toEqual(['routes', 'add']);
+    expect(failure?.error.message).toBe('east/b has no tunnel endpoint');
     const [lost]: readonly LostAddress[] = nodes.explain('east/a')?.lostAddresses ?? [];
     expect(lost).toMatchObject({ ip: '10.1.0.1', holder: { source: 'local' }, stronger: false });
     nodes.close();

@@ -1,5 +1,4 @@
 import { describe, it } from 'vitest';
-import { NodeIDs } from '../../src/nodemanager/node-ids.ts';
 import type { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { alone, expectRefused, without } from '../base/support/wrong-arguments.ts';
 import { fresh } from './support/node-fixtures.ts';
@@ -30,25 +29,8 @@ const OF_MANAGER: WrongCalls<NodeManager> = {
   clusterSizeDependantInterval: [[undefined]],
 };
 
-const NODE = { fields: { addresses: [] } };
-const NO_NODE = [...without(NODE, 'fields'), { fields: {} }];
-
-const OF_IDS: WrongCalls<NodeIDs> = {
-  restore: [[7]],
-  nodeAdd: alone(NO_NODE),
-  nodeUpdate: NO_NODE.flatMap((wrong) => [
-    [wrong, NODE],
-    [NODE, wrong],
-  ]),
-  nodeDelete: alone(NO_NODE),
-};
-
 describe('an incomplete argument is rejected', () => {
   it.each(Object.entries(OF_MANAGER))('by a node manager: %s', (method, calls) => {
     expectRefused(fresh().manager, method, calls);
-  });
-
-  it.each(Object.entries(OF_IDS))('by node ids: %s', (method, calls) => {
-    expectRefused(new NodeIDs(), method, calls);
   });
 });
