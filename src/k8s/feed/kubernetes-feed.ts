@@ -1,5 +1,4 @@
 import {
-  atLeast,
   BOOLEAN,
   checkArgument,
   FUNCTION,
@@ -110,12 +109,6 @@ export interface KubernetesFeedOptions extends RuntimeOptions {
    * (KUBERNETES 41). Default false.
    */
   readonly keepRestoredNodes?: boolean | undefined;
-  /**
-   * Maximum delay before Kubernetes is followed again after a complete kvstore was lost. The delay is random, because
-   * the agents of all nodes lose the kvstore together; the claims of the kvstore stay in the meantime (KUBERNETES 52).
-   * Default 30 s.
-   */
-  readonly handoverSpreadMs?: number | undefined;
   /** Selects the labels of identities. Default: the built-in filter of Cilium. */
   readonly labelFilter?: LabelFilter | undefined;
   /**
@@ -495,7 +488,6 @@ const OPTIONS = optionsWith({
   world: optional(WORLD_LABELS),
   nodeAnnotations: optional(BOOLEAN),
   keepRestoredNodes: optional(BOOLEAN),
-  handoverSpreadMs: optional(atLeast(0)),
   labelFilter: optional(objectWith({ keeps: FUNCTION })),
   onLabels: optional(FUNCTION),
   onHostLabels: optional(FUNCTION),

@@ -5,8 +5,6 @@ import type { FollowedKind } from './followed-kind.ts';
 import { type HandoverEvent, type HandoverState, nextHandover } from './kvstore-handover.ts';
 
 export interface ResourceHandoverOptions extends Runtime {
-  /** See `KubernetesFeedOptions`. Default 30 s. */
-  readonly handoverSpreadMs?: number | undefined;
   /** The kinds that correspond to the resource. */
   readonly kinds: readonly ResourceKind[];
   readonly followed: ReadonlyMap<string, FollowedKind>;
@@ -16,6 +14,10 @@ export interface ResourceHandoverOptions extends Runtime {
   readonly onChange: () => void;
 }
 
+/**
+ * Maximum delay before Kubernetes is followed again after a complete kvstore was lost. The delay is random, because the
+ * agents of all nodes lose the kvstore together; the claims of the kvstore stay in the meantime (KUBERNETES 52).
+ */
 const HANDOVER_SPREAD_MS = 30_000;
 
 /** One resource that Kubernetes or a kvstore provides: performs the actions of {@link nextHandover}. */
@@ -71,13 +73,13 @@ export class ResourceHandover {
 
   /** Follows the kinds again: after a random delay if their claims were withdrawn completely, otherwise immediately. */
   #followAgain(isWithdrawn: boolean): void {
-    const { clock, random, kinds, followed, handoverSpreadMs = HANDOVER_SPREAD_MS, onChange } = this.#options;
+    const { clock, random, kinds, followed, onChange } = this.#options;
     const follow = (): void => {
       this.#delay = undefined;
       for (const kind of kinds) followed.get(kind.plural)?.follow(kind);
       onChange();
     };
-    const delay = isWithdrawn ? Math.floor(random() * handoverSpreadMs) : 0;
+    const delay = isWithdrawn ? Math.floor(random() * HANDOVER_SPREAD_MS) : 0;
     if (delay === 0) follow();
     else {
       for (const { plural } of kinds) followed.get(plural)?.expect();

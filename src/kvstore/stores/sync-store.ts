@@ -1,5 +1,4 @@
 import {
-  atLeast,
   BOOLEAN,
   BYTES,
   type Check,
@@ -72,9 +71,7 @@ export interface SyncStoreOptions extends RuntimeOptions {
    * client deletes it.
    */
   readonly canary?: string | undefined;
-  /** Number of concurrent transactions. Default 8; 2 with `batched`. */
-  readonly concurrency?: number | undefined;
-  /** Writes up to 384 keys in one transaction (`MAX_WRITES`). Default false. */
+  /** Writes up to 384 keys in one transaction (`MAX_WRITES`), and two instead of 8 at the same time. Default false. */
   readonly batched?: boolean | undefined;
   /**
    * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must
@@ -200,13 +197,7 @@ export class SyncStore {
     checkArgument('new SyncStore: options', options, optionsWith(SYNC_OPTIONS));
     this.#options = withRuntime(options);
     this.#keys = new SyncKeys(options.keys ?? new KeyTable(), options.prefix);
-    const {
-      clock,
-      random,
-      batched,
-      adoptLeases = false,
-      concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
-    } = this.#options;
+    const { clock, random, batched, adoptLeases = false } = this.#options;
     if (!adoptLeases) this.#allowWrites();
     const { backend, prefix, gate, canary, leased = true, canaryLeased = leased } = options;
     this.#adoption = new LeaseAdoption(
@@ -226,7 +217,7 @@ export class SyncStore {
     this.#queue = new RetryQueue({
       clock,
       random,
-      concurrency,
+      concurrency: batched === true ? CONCURRENT_BATCHES : undefined,
       attempt: async (jobs, signal) => {
         if (this.#canary.isStale) await this.#canary.deleteStale(signal);
         const lease = this.#keys.leaseOf(jobs[0]);
@@ -780,7 +771,6 @@ export const SYNC_OPTIONS: Readonly<Record<string, Check>> = {
   backend: OBJECT,
   prefix: matching('must end in "/"', (value) => typeof value === 'string' && value.endsWith('/')),
   canary: optional(TEXT),
-  concurrency: optional(atLeast(1)),
   batched: optional(BOOLEAN),
   follow: optional(BOOLEAN),
   followCanary: optional(BOOLEAN),

@@ -151,10 +151,6 @@ describe('beside a kvstore', () => {
     expect(world.clock.pending).toBe(0);
   });
 
-  it.each([-1, Number.NaN])('a maximum delay of %s ms is rejected', (handoverSpreadMs) => {
-    expect(() => new FeedWorld({ handoverSpreadMs })).toThrow('handoverSpreadMs must be at least 0');
-  });
-
   it('pods of all nodes are also requested after a random time (K 12, 52)', async () => {
     const world = await new FeedWorld({ endpoints: 'pods', random: () => 0.5 }).started();
     world.feed.reportKvstore('ip', 'complete');

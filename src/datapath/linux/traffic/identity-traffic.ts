@@ -30,17 +30,12 @@ export interface IdentityFlow {
 export interface IdentityTrafficOptions extends TrafficPlace {
   /** Path of a pinned ipcache map, for example `/sys/fs/bpf/dpcache/ipcache`. All layouts of the map are supported. */
   readonly ipcache: string;
-  /** Maximum number of pairs; beyond it, the least recently seen ones are dropped. Default 65,536. */
-  readonly maxEntries?: number | undefined;
   /** The method of attaching the program. Default: a TCX link if the kernel supports it (Linux 6.6 or later). */
   readonly by?: AttachedBy | undefined;
 }
 
-const MAX_ENTRIES = 65_536;
-
-function trafficShape(maxEntries: number): MapShape {
-  return { type: 'lruHash', keySize: 8, valueSize: 16, maxEntries };
-}
+/** The counters of up to 65,536 pairs. Beyond it, the least recently seen ones are dropped. */
+const TRAFFIC_SHAPE: MapShape = { type: 'lruHash', keySize: 8, valueSize: 16, maxEntries: 65_536 };
 
 /**
  * Counts the IP packets received or sent by an interface, by the identities of source and destination. A program in
@@ -65,11 +60,11 @@ export class IdentityTraffic implements Disposable {
    * Starts to count until dispose. Needs `CAP_BPF` and `CAP_NET_ADMIN`. Throws `ForeignMapError` if the pin is not an
    * ipcache map, and `SyscallError`: `ENOENT` without a pin, `ENODEV` without the interface.
    */
-  static open({ ipcache, maxEntries = MAX_ENTRIES, by, ...place }: IdentityTrafficOptions): IdentityTraffic {
+  static open({ ipcache, by, ...place }: IdentityTrafficOptions): IdentityTraffic {
     const kernel = new Kernel();
     const bpf = new Bpf(kernel);
     return disposeOnError([kernel, bpf], () => {
-      const traffic = BpfMap.create(bpf, trafficShape(maxEntries), 'traffic');
+      const traffic = BpfMap.create(bpf, TRAFFIC_SHAPE, 'traffic');
       return disposeOnError([traffic], () =>
         useDescriptor(load(bpf, ipcache, traffic), (program) => {
           const attached = attachProgram({ kernel, bpf }, program, place, by);
