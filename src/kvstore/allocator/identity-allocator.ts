@@ -1,5 +1,4 @@
 import {
-  atLeast,
   checkArgument,
   checkArguments,
   FUNCTION,
@@ -35,8 +34,6 @@ import { LocalKeys, type ReleaseOutcome } from './local-keys.ts';
 
 /** Options of {@link IdentityAllocator}. */
 export interface IdentityAllocatorOptions extends RuntimeOptions, IdentityKeysOptions {
-  /** Interval at which the keys of identities in use are checked and written again. Default 5 minutes. */
-  readonly syncIntervalMs?: number | undefined;
   /** Receives background failures and errors of listeners, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
@@ -92,7 +89,6 @@ export class IdentityAllocator {
   readonly #pool: IdentityPool;
   readonly #local: LocalKeys;
   readonly #store: WatchStore<{ readonly id: NumericIdentity; readonly labels: Labels }>;
-  readonly #remotes = new Map<string, IdentityCache>();
   readonly #guard: CallbackGuard;
   readonly #listeners: ListenerSet<IdentityAllocatorListener>;
   readonly #tasks: Supervisor;
@@ -187,36 +183,14 @@ export class IdentityAllocator {
     });
   }
 
-  /** Adds the identities of another cluster to lookups. Returns a function to remove them. */
-  addRemote(cluster: string, identities: IdentityCache): () => void {
-    this.#remotes.set(cluster, identities);
-    return () => {
-      if (this.#remotes.get(cluster) === identities) this.#remotes.delete(cluster);
-    };
-  }
-
-  /** Returns the labels of an identity of this or another cluster; undefined if the identity is not known. */
+  /** Returns the labels of an identity; undefined if the identity is not known. */
   lookupByID(id: number): Labels | undefined {
-    const clusterLabels = this.cache.lookupByID(id);
-    if (clusterLabels !== undefined) return clusterLabels;
-    const local = this.#local.byID(id);
-    if (local !== undefined) return local.labels;
-    for (const remote of this.#remotes.values()) {
-      const labels = remote.lookupByID(id);
-      if (labels !== undefined) return labels;
-    }
-    return undefined;
+    return this.cache.lookupByID(id) ?? this.#local.byID(id)?.labels;
   }
 
-  /** Returns the identity of exactly these labels, of this cluster if it has one, otherwise of another cluster. */
+  /** Returns the identity of exactly these labels. */
   lookupByLabels(labels: Labels): NumericIdentity | undefined {
-    const localIdentity = this.#local.get(formatLabels(labels))?.id ?? this.cache.lookupByLabels(labels);
-    if (localIdentity !== undefined) return localIdentity;
-    for (const remote of this.#remotes.values()) {
-      const id = remote.lookupByLabels(labels);
-      if (id !== undefined) return id;
-    }
-    return undefined;
+    return this.#local.get(formatLabels(labels))?.id ?? this.cache.lookupByLabels(labels);
   }
 
   /**
@@ -321,9 +295,9 @@ export class IdentityAllocator {
   }
 
   async #checkPeriodically(signal: AbortSignal): Promise<void> {
-    const { clock, syncIntervalMs = SYNC_INTERVAL_MS } = this.#options;
+    const { clock } = this.#options;
     while (!signal.aborted) {
-      await sleep(clock, syncIntervalMs, signal);
+      await sleep(clock, SYNC_INTERVAL_MS, signal);
       if (!signal.aborted) this.#local.checkAll();
     }
   }
@@ -334,7 +308,6 @@ const OPTIONS = optionsWith({
   nodeSuffix: TEXT,
   range: objectWith({ min: NUMBER, max: NUMBER }),
   rejections: objectWith({ add: FUNCTION }),
-  syncIntervalMs: optional(atLeast(0)),
 });
 
 checkArguments(IdentityAllocator, {

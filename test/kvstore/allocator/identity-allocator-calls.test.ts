@@ -8,7 +8,6 @@ import { encodeIdentity } from '../../../src/kvstore/codec/identity.ts';
 import { identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
-import { IdentityCache } from '../../../src/model/identity-cache.ts';
 import { formatLabels, type Labels, parseLabels } from '../../../src/model/labels.ts';
 import type { IdentityRange, NumericIdentity } from '../../../src/model/numeric-identity.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -209,19 +208,6 @@ describe('an allocator of identities', () => {
     expect(allocator.lookupByID(id)).toEqual(WEB);
     expect(allocator.lookupByLabels(WEB)).toBe(id);
     expect([allocator.lookupByID(256), allocator.lookupByLabels(DB)]).toEqual([undefined, undefined]);
-  });
-
-  it('searches all other clusters, and uses the new cache of a replaced one', () => {
-    const caches = [0, 1, 2].map(() => new IdentityCache());
-    caches[2]?.upsert(numberOf(0x7_0100), DB);
-    const ends = ['one', 'two', 'two'].map((name, index) =>
-      allocator.addRemote(name, caches[index] ?? new IdentityCache()),
-    );
-    ends[1]?.();
-    expect(allocator.lookupByID(0x7_0100)).toEqual(DB);
-    expect(allocator.lookupByLabels(DB)).toBe(0x7_0100);
-    ends[2]?.();
-    expect(allocator.lookupByLabels(DB)).toBeUndefined();
   });
 
   it('is synced once the identities of the cluster are complete', async () => {

@@ -19,7 +19,6 @@ import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-b
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
-import { IdentityCache } from '../../../src/model/identity-cache.ts';
 import { formatLabels, type Labels, parseLabels } from '../../../src/model/labels.ts';
 import {
   clusterIdentityRange,
@@ -486,19 +485,6 @@ describe('the identity allocator', () => {
     await advance(clock, 100);
     await waiting;
     expect([a.allocator.size, slaves().length]).toEqual([1, 1]);
-  });
-
-  it('looks up its own cluster first, then others', async () => {
-    const { id } = await a.allocator.allocate(WEB);
-    const remote = new IdentityCache();
-    const foreign = 0x7_0100 as Parameters<IdentityCache['upsert']>[0];
-    remote.upsert(foreign, DB);
-    const end = a.allocator.addRemote('other', remote);
-    expect(a.allocator.lookupByID(id)).toEqual(WEB);
-    expect(a.allocator.lookupByLabels(DB)).toBe(foreign);
-    expect(a.allocator.lookupByID(foreign)).toEqual(DB);
-    end();
-    expect(a.allocator.lookupByID(foreign)).toBeUndefined();
   });
 
   it('sends listeners the existing identities, then changes', async () => {
