@@ -35,7 +35,6 @@ export type {
   ServiceSink,
 } from './clustermesh/engines.ts';
 export type { ConnectKvstore, FollowingOptions } from './clustermesh/followed-cluster.ts';
-export type { GlobalServices } from './clustermesh/global-services.ts';
 export type { IdentityResolverOptions, RestoredIdentities } from './clustermesh/identity-resolver.ts';
 export { IdentityResolver } from './clustermesh/identity-resolver.ts';
 export type { LocalClusterOptions, LocalClusterStatus } from './clustermesh/local-cluster.ts';

@@ -20,7 +20,6 @@ import { ClusterStores } from './cluster-stores.ts';
 import { clusterLimits } from './decoders.ts';
 import { MESH_ENGINES, type MeshEngines } from './engines.ts';
 import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
-import { GlobalServices } from './global-services.ts';
 import type { KeyVersion } from './resource-stores.ts';
 import type { ServiceFormat } from './service-format.ts';
 
@@ -63,8 +62,6 @@ export interface ClusterMeshStatus {
  */
 export class ClusterMesh extends ClusterSet {
   readonly #options: ClusterMeshOptions & Runtime;
-  /** Index of shared services of remote clusters. Only the mesh may change it. */
-  readonly globalServices: GlobalServices = new GlobalServices();
   /** Results of `identitiesFor`. Each is checked before use, because a cluster may change its id or be removed. */
   readonly #byID = new Map<number, FollowedCluster>();
 
@@ -134,7 +131,6 @@ export class ClusterMesh extends ClusterSet {
           serviceV2,
           writer: { source: 'clustermesh', owner: name },
           engines,
-          globalServices: this.globalServices,
           limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),
         }),
       objection: (config) => this.#objection(name, config),

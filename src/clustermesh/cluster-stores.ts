@@ -20,7 +20,6 @@ import { type StoreObserver, WatchStore, type WatchStoreOptions } from '../kvsto
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { ClusterDecoders, type ClusterLimits, NO_LIMITS } from './decoders.ts';
 import type { MeshCause, MeshEngines } from './engines.ts';
-import type { GlobalServices } from './global-services.ts';
 import { tapped } from './mesh-tap.ts';
 import {
   exportObserver,
@@ -46,8 +45,6 @@ export interface ClusterStoresOptions extends StoreHooks {
    */
   readonly writer: Writer;
   readonly engines: MeshEngines;
-  /** Index of shared services to update. */
-  readonly globalServices?: GlobalServices | undefined;
   /** See `WatchStoreOptions`. */
   readonly gate?: TurnGate | undefined;
   readonly valueLimits?: ValueLimits | undefined;
@@ -84,7 +81,7 @@ export class ClusterStores extends ResourceStores {
   constructor(options: ClusterStoresOptions) {
     super(options.cluster);
     this.#options = options;
-    const { cluster, writer, engines, identities, globalServices, valueLimits } = options;
+    const { cluster, writer, engines, identities, valueLimits } = options;
     const limits = (): ClusterLimits => this.#limits;
     // The kvstore of the local cluster, whose writer has no owner, may contain identities of other clusters.
     const anyLabels = writer.owner === undefined;
@@ -93,8 +90,8 @@ export class ClusterStores extends ResourceStores {
     // Nodes first, because the other resources refer to them.
     if (nodes !== undefined) this.#add('nodes', decoders.nodes, nodeObserver(nodes, cluster, writer.source));
     if (services !== undefined) {
-      this.#add('services', decoders.services, serviceObserver(services, cluster, globalServices));
-      this.#add('endpointslices', decoders.endpointslices, sliceObserver(services, cluster, globalServices), {
+      this.#add('services', decoders.services, serviceObserver(services, cluster));
+      this.#add('endpointslices', decoders.endpointslices, sliceObserver(services, cluster), {
         decodeLarge: decoders.largeSlices,
         sizeOf: endpointSliceSize,
       });

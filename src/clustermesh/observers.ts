@@ -9,10 +9,9 @@ import type { IdentityCache } from '../model/identity-cache.ts';
 import { type NumericIdentity, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import type { ServiceExport } from '../model/service-export.ts';
 import type { Source } from '../model/source.ts';
-import { formatServiceID, type ServiceID, serviceOfSlice } from '../servicecache/service-id.ts';
+import { type ServiceID, serviceOfSlice } from '../servicecache/service-id.ts';
 import { splitServiceName } from './decoders.ts';
 import type { ExportSink, IPSink, NodeSink, ServiceSink } from './engines.ts';
-import type { GlobalServices } from './global-services.ts';
 
 /**
  * Returns an observer that writes IPs into the ipcache as claims of `writer`, one engine batch per kvstore batch. The
@@ -48,23 +47,13 @@ export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): 
   };
 }
 
-/**
- * Returns an observer for the services of a remote cluster. It writes them into the cache, and the names of shared ones
- * into the index.
- */
-export function serviceObserver(
-  services: ServiceSink,
-  cluster: string,
-  index?: GlobalServices,
-): StoreObserver<ClusterService> {
+/** Returns an observer for the services of a remote cluster. It writes them into the cache. */
+export function serviceObserver(services: ServiceSink, cluster: string): StoreObserver<ClusterService> {
   return {
-    onUpdate: (name, service) => {
-      if (service.shared) index?.add(name, cluster);
-      else index?.delete(name, cluster);
+    onUpdate: (_name, service) => {
       services.mergeExternalServiceUpdate(service);
     },
     onDelete: (name) => {
-      index?.delete(name, cluster);
       const parts = splitServiceName(name);
       if (parts !== undefined) services.mergeExternalServiceDelete({ cluster, ...parts });
     },
@@ -72,18 +61,12 @@ export function serviceObserver(
 }
 
 /**
- * Returns an observer for the endpoint slices of a remote cluster. It writes them into the cache and their services
- * into the index. It stores the service of each slice, because a delete names only the slice, and the label of a slice
- * may change.
+ * Returns an observer for the endpoint slices of a remote cluster. It writes them into the cache. It stores the service
+ * of each slice, because a delete names only the slice, and the label of a slice may change.
  */
-export function sliceObserver(
-  services: ServiceSink,
-  cluster: string,
-  index?: GlobalServices,
-): StoreObserver<ClusterEndpointSlice> {
+export function sliceObserver(services: ServiceSink, cluster: string): StoreObserver<ClusterEndpointSlice> {
   const serviceOf = new Map<string, ServiceID>();
   const withdraw = (name: string, id: ServiceID): void => {
-    index?.delete(formatServiceID(id), cluster, name);
     const slice = splitServiceName(name)?.name;
     if (slice !== undefined) services.mergeExternalSliceDelete({ cluster, id, name: slice });
   };
@@ -92,7 +75,6 @@ export function sliceObserver(
       const previous = serviceOf.get(name);
       const id = serviceOfSlice(slice);
       serviceOf.set(name, previous?.name === id.name ? previous : id);
-      index?.add(formatServiceID(id), cluster, name);
       services.mergeExternalSliceUpdate(slice);
       if (previous !== undefined && previous.name !== id.name) withdraw(name, previous);
     },

@@ -1,5 +1,4 @@
 import type { Rejection } from '../base/rejection.ts';
-import { GlobalServices } from '../clustermesh/global-services.ts';
 import { ClaimDigest } from '../compare/claim-digest.ts';
 import { DIGEST_VERSION } from '../compare/digest-sums.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
@@ -49,7 +48,6 @@ export class TapeReplay {
   skippedDigestVersion: number | undefined;
   readonly #onReject: (rejection: Rejection) => void;
   #kubernetes: ReplayedKubernetes | undefined;
-  readonly #globalServices = new GlobalServices();
   readonly #digest: ClaimDigest;
   /** Keys and objects of the lines since the last equal digest, oldest first. */
   readonly #recent: { readonly store: string; readonly key: string }[] = [];
@@ -147,7 +145,6 @@ export class TapeReplay {
         name,
         settings: this.settings,
         engines: { ipcache, services, nodes },
-        globalServices: this.#globalServices,
         onReject: this.#onReject,
       });
       this.clusters.set(name, cluster);

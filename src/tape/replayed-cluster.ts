@@ -4,7 +4,6 @@ import { showValue } from '../base/show-value.ts';
 import { ClusterStores, type ClusterStoresOptions } from '../clustermesh/cluster-stores.ts';
 import { clusterLimits, NO_LIMITS } from '../clustermesh/decoders.ts';
 import type { MeshEngines } from '../clustermesh/engines.ts';
-import type { GlobalServices } from '../clustermesh/global-services.ts';
 import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { COPIED_RESOURCES, type CopiedResource, resourcePrefix } from '../kvstore/codec/keys.ts';
 import type { Watch, WatchEvent, WatchStatus } from '../kvstore/session/backend.ts';
@@ -97,7 +96,6 @@ export interface ReplayedClusterOptions {
   readonly name: string;
   readonly settings: TapeSettings;
   readonly engines: MeshEngines;
-  readonly globalServices: GlobalServices;
   readonly onReject: (rejection: Rejection) => void;
 }
 
@@ -109,7 +107,7 @@ export class ReplayedCluster {
   readonly #followed = new Map<CopiedResource, ReplayedResource>();
   readonly #signal = new AbortController().signal;
 
-  constructor({ name, settings, engines, globalServices, onReject }: ReplayedClusterOptions) {
+  constructor({ name, settings, engines, onReject }: ReplayedClusterOptions) {
     this.#name = name;
     const { clusterName, maxConnectedClusters, serviceV2, network } = settings;
     const { ipcache, nodes, services } = engines;
@@ -129,7 +127,6 @@ export class ReplayedCluster {
     this.#stores = new ClusterStores({
       ...options,
       cluster: name,
-      globalServices: isLocal ? undefined : globalServices,
       serviceV2,
       identities: this.identities,
       rejections: new RejectionLog(onReject),

@@ -425,24 +425,6 @@ describe('a client that cannot be created', () => {
 });
 
 describe('global services', () => {
-  it('are indexed by the clusters that share them, and leave the index with them', async () => {
-    const [a, b] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
-    writeService(a, 'a', 's0', '10.1.0.1');
-    writeService(b, 'b', 's0', '10.2.0.1');
-    writeService(b, 'b', 's9', '10.2.0.1');
-    await follow('b', b);
-    await follow('a', a);
-    const { globalServices } = agent.mesh;
-    expect(globalServices.entries()).toEqual([
-      ['ns/s0', ['a', 'b']],
-      ['ns/s9', ['b']],
-    ]);
-    await agent.mesh.remove('b');
-    expect(globalServices.entries()).toEqual([['ns/s0', ['a']]]);
-    await agent.mesh.remove('a');
-    expect(globalServices.size).toBe(0);
-  });
-
   it('announced with one backend by two clusters keep it if one withdraws (trap: the other is lost)', async () => {
     const [a, b] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
     writeService(a, 'a', 's0', '10.1.0.1');

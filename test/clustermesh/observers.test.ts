@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import type { ServiceSink } from '../../src/clustermesh/engines.ts';
-import { GlobalServices } from '../../src/clustermesh/global-services.ts';
 import {
   identityObserver,
   ipObserver,
@@ -95,17 +94,14 @@ describe('the endpoint slices of a cluster', () => {
       labels: new Map([['kubernetes.io/service-name', service]]),
     }) as unknown as ClusterEndpointSlice;
 
-  it('are merged and deleted under their service, which is in the index while it has a slice', () => {
+  it('are merged and deleted under their service', () => {
     const calls = new Calls();
-    const index = new GlobalServices();
-    const observer = sliceObserver(serviceSink(calls), 'a', index);
+    const observer = sliceObserver(serviceSink(calls), 'a');
     observer.onUpdate('ns/s-1', slice('s-1', 'web'));
     observer.onUpdate('ns/s-2', slice('s-2', 'web'));
     observer.onDelete('ns/s-1');
-    expect(index.clustersOf('ns/web')).toEqual(['a']);
     observer.onDelete('ns/s-2');
     observer.onDelete('ns/s-2');
-    expect(index.size).toBe(0);
     expect(calls.made.slice(2)).toEqual([
       ['delete slice', { cluster: 'a', id: { namespace: 'ns', name: 'web' }, name: 's-1' }],
       ['delete slice', { cluster: 'a', id: { namespace: 'ns', name: 'web' }, name: 's-2' }],
@@ -114,85 +110,32 @@ describe('the endpoint slices of a cluster', () => {
 
   it('leave a service when their label names another one', () => {
     const calls = new Calls();
-    const index = new GlobalServices();
-    const observer = sliceObserver(serviceSink(calls), 'a', index);
+    const observer = sliceObserver(serviceSink(calls), 'a');
     observer.onUpdate('ns/s-1', slice('s-1', 'web'));
     observer.onUpdate('ns/s-1', slice('s-1', 'api'));
-    expect(index.entries()).toEqual([['ns/api', ['a']]]);
     expect(calls.made.at(-1)).toEqual([
       'delete slice',
       { cluster: 'a', id: { namespace: 'ns', name: 'web' }, name: 's-1' },
     ]);
-  });
-
-  it('keep a service in the index when the format changes', () => {
-    const calls = new Calls();
-    const index = new GlobalServices();
-    const whole = serviceObserver(serviceSink(calls), 'a', index);
-    const slices = sliceObserver(serviceSink(calls), 'a', index);
-    whole.onUpdate('ns/web', {
-      cluster: 'a',
-      namespace: 'ns',
-      name: 'web',
-      shared: true,
-    } as unknown as ClusterService);
-    slices.onUpdate('ns/s-1', slice('s-1', 'web'));
-    whole.onDelete('ns/web');
-    expect(index.clustersOf('ns/web')).toEqual(['a']);
   });
 });
 
 describe('the services of a cluster', () => {
   const service = { cluster: 'a', namespace: 'ns', name: 'web', shared: true } as unknown as ClusterService;
 
-  it('are merged, and in the index while they are shared', () => {
-    const calls = new Calls();
-    const index = new GlobalServices();
-    const sink = serviceSink(calls);
-    const observer = serviceObserver(sink, 'a', index);
-    observer.onUpdate('ns/web', service);
-    expect(index.clustersOf('ns/web')).toEqual(['a']);
-    observer.onUpdate('ns/web', { ...service, shared: false });
-    expect([index.clustersOf('ns/web'), index.size]).toEqual([[], 0]);
-    observer.onUpdate('ns/web', service);
-    observer.onDelete('ns/web');
-    expect(index.size).toBe(0);
-    observer.onDelete('no-service');
-    expect(calls.made).toEqual([
-      ['update', service],
-      ['update', { ...service, shared: false }],
-      ['update', service],
-      ['delete', { cluster: 'a', namespace: 'ns', name: 'web' }],
-    ]);
-  });
-
-  it('are merged without an index, too', () => {
+  it('are merged and deleted', () => {
     const calls = new Calls();
     const sink = serviceSink(calls);
     const observer = serviceObserver(sink, 'a');
     observer.onUpdate('ns/web', service);
     observer.onUpdate('ns/web', { ...service, shared: false });
     observer.onDelete('ns/web');
-    expect(calls.made).toHaveLength(3);
-  });
-
-  it('that are shared are indexed by name, with their clusters, in order', () => {
-    const index = new GlobalServices();
-    const shares = [
-      ['ns/web', 'b'],
-      ['ns/web', 'a'],
-      ['ns/api', 'a'],
-      ['ns/web', 'a'],
-    ] as const;
-    for (const [name, cluster] of shares) index.add(name, cluster);
-    expect(index.entries()).toEqual([
-      ['ns/api', ['a']],
-      ['ns/web', ['a', 'b']],
+    observer.onDelete('no-service');
+    expect(calls.made).toEqual([
+      ['update', service],
+      ['update', { ...service, shared: false }],
+      ['delete', { cluster: 'a', namespace: 'ns', name: 'web' }],
     ]);
-    index.delete('ns/web', 'c');
-    index.delete('ns/none', 'a');
-    index.delete('ns/api', 'a');
-    expect([index.size, index.clustersOf('ns/web'), index.clustersOf('ns/api')]).toEqual([1, ['a', 'b'], []]);
   });
 });
 

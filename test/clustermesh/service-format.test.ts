@@ -130,7 +130,6 @@ describe('a cluster that changes its mode', () => {
     expect(agent.services.explain({ namespace: 'ns', name: 's0' })?.origins).toEqual([
       ...['s0-w', 's0-x'].map((name) => ({ cluster: 'a', slice: name, backends: 1 })),
     ]);
-    expect(agent.mesh.globalServices.clustersOf('ns/s0')).toEqual(['a']);
 
     configure(server, undefined);
     writeService(server, 'a', 's0', '10.0.0.1');
@@ -191,6 +190,5 @@ describe('a cluster that changes its mode', () => {
     expect(backendsOf('s0')).toEqual(['10.0.0.2']);
     await agent.mesh.remove('a');
     expect(agent.services.status().remoteServices).toBe(0);
-    expect(agent.mesh.globalServices.size).toBe(0);
   });
 });

@@ -8,6 +8,7 @@ import { CLUSTER_CONFIG_PREFIX } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryServer, type ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
 import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
+import { formatServiceID } from '../../../src/servicecache/service-id.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import { plain } from '../../servicecache/support/plain.ts';
@@ -163,7 +164,7 @@ export function publishedAgain<KV extends { readonly key: string }>(lost: readon
  * Returns the state of one remote cluster in an agent, by the ends of its keys, regardless of whether it is effective
  * or shadowed, which depends on other clusters.
  */
-export function heldOf({ ipcache, nodes, mesh }: Agent, name: string): ReadonlyMap<string, string> {
+export function heldOf({ ipcache, nodes, services, mesh }: Agent, name: string): ReadonlyMap<string, string> {
   const held = new Map<string, string>();
   for (const { key } of ipcache.entries({ includeShadowed: true })) {
     for (const { owner, key: of, identity, hostIP, encryptKey, k8s } of ipcache.explain(key)?.claims ?? [])
@@ -174,8 +175,8 @@ export function heldOf({ ipcache, nodes, mesh }: Agent, name: string): ReadonlyM
       if (node.source === 'clustermesh' && node.cluster === name)
         held.set(fullName, JSON.stringify(plain(node)));
   }
-  for (const [id, clusters] of mesh.globalServices.entries())
-    if ([...clusters].includes(name)) held.set(id, '');
+  for (const part of services.parts())
+    if (part.kind === 'offer' && part.cluster === name) held.set(formatServiceID(part.id), '');
   for (const [id, labels] of mesh.identitiesOf(name)?.entries() ?? [])
     held.set(`id/${id}`, JSON.stringify(labels));
   return held;
