@@ -10,6 +10,7 @@ import { KubernetesFollower } from '../../src/agent/kubernetes-follower.ts';
 import type { KubernetesOptions } from '../../src/agent/options.ts';
 import { StateFiles } from '../../src/agent/state-files.ts';
 import { StateKeeper } from '../../src/agent/state-keeper.ts';
+import { deferred } from '../../src/base/sleep.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
@@ -578,10 +579,7 @@ describe('an agent that is restarted', () => {
   it('keeps restored entries of the local cluster until the labels of all received prefixes are claims', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
-    let labelled = (): void => {};
-    const waiting = new Promise<void>((resolve) => {
-      labelled = resolve;
-    });
+    const { promise: waiting, resolve: labelled } = deferred();
     vi.spyOn(KubernetesFollower.prototype, 'waitForLabels').mockReturnValue(waiting);
     const kubernetes = unreachableKubernetes();
     const changed = [config('own', 1), ip('own', '10.1.0.9', 66_000)];

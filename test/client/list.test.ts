@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import type { Ask } from '../../src/api/api-client.ts';
+import { deferred } from '../../src/base/sleep.ts';
 import { withInputErrors } from '../../src/client/ask-agent.ts';
 import { type ListFormat, printedList } from '../../src/client/list.ts';
 import { listPrefixes } from '../../src/client/prefix-answers.ts';
@@ -153,10 +154,7 @@ describe('a list that is printed', () => {
   it('is held by the agent while its reader waits', async () => {
     const clock = new FakeClock();
     const { ask, asked } = apiWith(2_000);
-    let goOn = (): void => {};
-    const waiting = new Promise<void>((resolve) => {
-      goOn = resolve;
-    });
+    const { promise: waiting, resolve: goOn } = deferred();
     let parts = 0;
     const printing = ITEMS_BY_NAME.print(ask, { format: 'name', view: { wide: false }, clock }, async () => {
       if (++parts === 1) await waiting;

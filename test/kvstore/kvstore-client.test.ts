@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RateLimit } from '../../src/base/rate-limit.ts';
+import { deferred } from '../../src/base/sleep.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/codec/bytes.ts';
 import { KvstoreClient, type KvstoreClientOptions } from '../../src/kvstore/kvstore-client.ts';
@@ -294,15 +295,15 @@ describe('a key that is deleted and written under a lease at the same time', () 
   it('is reported as lost if the server applied the write last, though the delete was called after it', async () => {
     await put('other');
     const txn = backend.link.txn.bind(backend.link);
-    const deleted = latch();
+    const deleted = deferred();
     vi.spyOn(backend.link, 'txn').mockImplementationOnce(async (...call) => {
-      await deleted.isOpen;
+      await deleted.promise;
       return txn(...call);
     });
     const written = put('k');
     await settle();
     await backend.delete('k');
-    deleted.open();
+    deleted.resolve();
     await written;
     await expire();
     expect(lost).toContain('k');
@@ -318,9 +319,9 @@ describe('a key that is deleted and written under a lease at the same time', () 
     async (_, write, isAnswerLost) => {
       await put('other');
       const txn = backend.link.txn.bind(backend.link);
-      const deleted = latch();
+      const deleted = deferred();
       vi.spyOn(backend.link, 'txn').mockImplementationOnce(async (...call) => {
-        await deleted.isOpen;
+        await deleted.promise;
         const answer = await txn(...call);
         if (isAnswerLost) throw new KvstoreError('deadline', 'no answer in time');
         return answer;
@@ -331,7 +332,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
       );
       await settle();
       await backend.delete('k');
-      deleted.open();
+      deleted.resolve();
       expect(await outcome).toBe(isAnswerLost ? 'deadline' : 'written');
       await expire();
       expect(lost).toContain('k');
@@ -347,23 +348,23 @@ describe('a key that is deleted and written under a lease at the same time', () 
     async (_, act) => {
       await put('other');
       const txn = backend.link.txn.bind(backend.link);
-      const [taken, answered] = [latch(), latch()];
+      const [taken, answered] = [deferred(), deferred()];
       vi.spyOn(backend.link, 'txn')
         .mockImplementationOnce(async (...call) => {
-          await taken.isOpen;
+          await taken.promise;
           return txn(...call);
         })
         .mockImplementationOnce(async (...call) => {
           const answer = await txn(...call);
-          taken.open();
-          await answered.isOpen;
+          taken.resolve();
+          await answered.promise;
           return answer;
         });
       const written = put('k');
       await settle();
       const acted = act();
       await written;
-      answered.open();
+      answered.resolve();
       await acted;
       await expire();
       expect(lost).toContain('k');
@@ -602,10 +603,10 @@ describe('a fenced write', () => {
 
   it('is repeated if others of the client have moved the fence in the meantime', async () => {
     const txn = backend.link.txn.bind(backend.link);
-    const moved = latch();
+    const moved = deferred();
     await put('first');
     vi.spyOn(backend.link, 'txn').mockImplementationOnce(async (...call) => {
-      await moved.isOpen;
+      await moved.promise;
       return txn(...call);
     });
     const slow = backend.update('slow', bytesOfText('1'), { fenced: true });
@@ -613,7 +614,7 @@ describe('a fenced write', () => {
     giveUpPut(backend.link, 'k');
     await expect(put('late')).rejects.toMatchObject({ code: 'deadline' });
     await put('now');
-    moved.open();
+    moved.resolve();
     await slow;
     expect(await text('slow')).toBe('1');
   });
@@ -814,12 +815,4 @@ function refusePuts(link: FaultyLink, prefix: string, error: KvstoreError): void
 /** Like {@link refusePuts}, as for a user without the permission. */
 function forbidWrites(link: FaultyLink, prefix: string): void {
   refusePuts(link, prefix, new KvstoreError('forbidden', 'etcdserver: permission denied'));
-}
-
-function latch(): { readonly isOpen: Promise<void>; open(): void } {
-  let open = (): void => {};
-  const isOpen = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { isOpen, open: () => open() };
 }

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
 import { statusMetrics } from '../../src/api/metrics/metric.ts';
 import { fired } from '../../src/base/follow-signal.ts';
+import { deferred } from '../../src/base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import { createLog } from '../../src/process/log.ts';
 import type { ReloadedSettings } from '../../src/process/reload.ts';
@@ -55,10 +56,7 @@ describe('a process', () => {
 
   it('runs until its signal fires, and stops its steps', async () => {
     const stop = new AbortController();
-    let started = (): void => {};
-    const isStarted = new Promise<void>((resolve) => {
-      started = resolve;
-    });
+    const { promise: isStarted, resolve: started } = deferred();
     const { ended, stopped } = run(() => started(), stop.signal);
     await isStarted;
     expect(stopped).toEqual([]);
@@ -82,10 +80,7 @@ describe('the API of a process', () => {
 
   /** Runs a process with one step that waits, and a metric of the scrape. */
   function serve(changes: Partial<RunOptions> = {}, status: () => object = () => ({ leader: 'a' })): Running {
-    let release = (): void => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: held, resolve: release } = deferred();
     let context: ProcessContext | undefined;
     const socket = join(temporaryFolder({}), 'dpcache.sock');
     const make = (made: ProcessContext): ServedProcess => {

@@ -1,3 +1,4 @@
+import { deferred } from '../../../src/base/sleep.ts';
 import { runCommand } from '../../../src/cli/program.ts';
 import { nothing } from './run.ts';
 
@@ -12,10 +13,7 @@ export interface RunningAgent {
 /** Resolves when the agent shows every change; rejects with its output if it has ended before. */
 export async function startAgent(words: readonly string[], signal: AbortSignal): Promise<RunningAgent> {
   let shown = '';
-  let ready = (): void => {};
-  const started = new Promise<void>((resolve) => {
-    ready = resolve;
-  });
+  const { promise: started, resolve: ready } = deferred();
   const stdout = {
     write: (text: string) => {
       shown += text;

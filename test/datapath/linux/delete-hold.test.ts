@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { deferred } from '../../../src/base/sleep.ts';
 import { DeleteHold, type DependentTable } from '../../../src/datapath/linux/delete-hold.ts';
 import { KeptTable, type KeptTableContext } from '../../../src/datapath/linux/kept-table.ts';
 import type { TableChange } from '../../../src/datapath/linux/kernel-table.ts';
@@ -196,10 +197,7 @@ describe('deletes of paths', () => {
    * reads.
    */
   function table(...missing: number[]): { readonly flush: () => void; readonly before: DependentTable } {
-    let flush = (): void => {};
-    const flushed = new Promise<void>((resolve) => {
-      flush = resolve;
-    });
+    const { promise: flushed, resolve: flush } = deferred();
     return {
       flush: () => flush(),
       before: { flushed: () => flushed, missing: () => missing.shift() ?? 0 },

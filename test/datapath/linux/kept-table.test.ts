@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { deferred } from '../../../src/base/sleep.ts';
 import { keptItems } from '../../../src/datapath/linux/kept-items.ts';
 import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
 import type { KernelTable } from '../../../src/datapath/linux/kernel-table.ts';
@@ -159,10 +160,7 @@ describe('a kept table', () => {
   it('queues few deletes in a turn when their wait ends (regression: all in one turn)', async () => {
     const keys = Array.from({ length: 5000 }, (_, at) => `k${at}`);
     const wanted = Object.fromEntries(keys.map((key) => [key, '1']));
-    let allow = (): void => {};
-    const allowed = new Promise<void>((resolve) => {
-      allow = resolve;
-    });
+    const { promise: allowed, resolve: allow } = deferred();
     const { table, turns, kept, set } = setUp(wanted, wanted, { whenDeletesAllowed: () => allowed });
     await turns.until(kept.adopt());
     kept.allowDeletes();

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { DatapathDiffDocument } from '../../../src/api/datapath-document.ts';
 import { STAGING_SUFFIX } from '../../../src/datapath/linux/bpf/pin.ts';
+import { until } from '../../base/support/until.ts';
 import { AgentHere, AgentProcess } from './support/agent-process.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, type Namespace, Scratch } from './support/scratch.ts';
@@ -86,10 +87,6 @@ class Client {
   }
 }
 
-async function until(isSo: () => boolean): Promise<void> {
-  while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 20));
-}
-
 describeOnLinux(
   'services of an agent with --datapath linux',
   ['sockets', 'nftables', 'namespaces', 'ip', 'nft', 'bpftool'],
@@ -145,8 +142,11 @@ describeOnLinux(
       const third = new AgentProcess(scratch, [...words, '--datapath-services', 'nftables'], through);
       await third.settled();
       expect(host.run('nft', 'list', 'ruleset')).toContain(`${SERVICE} . tcp . ${PORT}`);
-      await until(() => !exec('bpftool', 'cgroup', 'show', cgroup).includes('connect4'));
-      await until(() => readdirSync(pins).join() === 'ipcache');
+      await until(
+        'the program is detached',
+        () => !exec('bpftool', 'cgroup', 'show', cgroup).includes('connect4'),
+      );
+      await until('only the map of prefixes is pinned', () => readdirSync(pins).join() === 'ipcache');
       await client.more(500);
       expect(client.errors).toEqual([]);
 
@@ -156,7 +156,7 @@ describeOnLinux(
       host.run('ip', 'route', 'add', '10.8.0.0/24', 'dev', 'lo', 'proto', 'static');
       const fourth = new AgentProcess(scratch, words, through);
       await fourth.settled();
-      await until(() => host.run('nft', 'list', 'ruleset') === '');
+      await until('the rules are removed', () => host.run('nft', 'list', 'ruleset') === '');
       expect(exec('bpftool', 'cgroup', 'show', cgroup)).toContain('connect4');
       await client.more(500);
       expect(client.errors).toEqual([]);
@@ -165,7 +165,10 @@ describeOnLinux(
       // If off, nothing of ours remains.
       const fifth = new AgentProcess(scratch, [...words, '--datapath-services', 'off'], through);
       await fifth.settled();
-      await until(() => !exec('bpftool', 'cgroup', 'show', cgroup).includes('connect4'));
+      await until(
+        'the program is detached',
+        () => !exec('bpftool', 'cgroup', 'show', cgroup).includes('connect4'),
+      );
       expect(host.run('ip', 'route', 'show', 'proto', '201')).toBe('');
       expect(host.run('ip', 'route', 'show', 'proto', 'static')).toContain('10.8.0.0/24');
       expect((await fifth.datapath()).failures).toEqual([]);

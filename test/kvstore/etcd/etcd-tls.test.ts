@@ -4,6 +4,7 @@ import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { deferred } from '../../../src/base/sleep.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -183,10 +184,7 @@ describe('etcd over TLS', () => {
   it('a handshake that begins before a change of the CA file and ends after it is repeated with the new CA', async () => {
     // The first connection is held between its start and its handshake.
     let held = 0;
-    let release = (): void => {};
-    const released = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: released, resolve: release } = deferred();
     const { hostname, port } = new URL(etcd.url);
     const link = createServer((client) => {
       held++;

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UsageError } from '../../../src/base/arguments.ts';
 import { RateLimit } from '../../../src/base/rate-limit.ts';
+import { deferred } from '../../../src/base/sleep.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
@@ -96,10 +97,7 @@ class World {
   hold(key: string, where: 'before' | 'after'): () => void {
     const { link } = this;
     const txn = link.txn.bind(link);
-    let release = (): void => {};
-    const released = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: released, resolve: release } = deferred();
     link.txn = async (request, options) => {
       const { writes, otherwise = [] } = request;
       if (![...writes, ...otherwise].some((write) => write.op === 'put' && write.key === key))
@@ -409,10 +407,7 @@ describe('a sync store', () => {
     world = new World();
     const listen = vi.spyOn(world.backend, 'onLeaseLost');
     world.run();
-    let end = (): void => {};
-    const reported = new Promise<void>((resolve) => {
-      end = resolve;
-    });
+    const { promise: reported, resolve: end } = deferred();
     listen.mock.calls[0]?.[0].onLeasesLost?.(reported);
     world.want('a', '1');
     const done: string[] = [];

@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
+import { deferred } from '../../../src/base/sleep.ts';
 import { createService } from '../../../src/servicecache/service.ts';
 import { MeshModel } from '../support/mesh-model.ts';
 import { settled, storePicture, usePages, violations } from '../support/open-page.ts';
@@ -122,10 +123,7 @@ describe('"What if it left?" on the card of a cluster', () => {
   it('sends the token, shows that it loads, then the reason of a refusal, and that the agent is unreachable', async () => {
     const { page, server } = await open('#/cluster/baltic');
     await page.evaluate("sessionStorage.setItem('dpcache-token', 'a token')");
-    let release = (): void => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: held, resolve: release } = deferred();
     const detail = 'More than 4 concurrent what-ifs: try again later.';
     let sent: unknown;
     await page.route('**/v1/whatif', async (route) => {
