@@ -4,7 +4,7 @@ import { CILIUM_ENDPOINTS, CILIUM_NODES, pods } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { field, isBeingDeleted, items, timeAt } from './field.ts';
-import type { ObservedObjects } from './observed-kind.ts';
+import { type ObservedObjects, versionOf } from './observed-kind.ts';
 import { type ObjectAccess, performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
@@ -83,11 +83,6 @@ export function staleReason(endpoint: KubernetesObject, owners: EndpointOwners):
     if (reason === undefined) return undefined;
   }
   return reason;
-}
-
-/** Returns an endpoint's uid and version. If the version has changed, an agent still writes the endpoint. */
-function versionOf({ metadata: { uid, resourceVersion } }: KubernetesObject): string {
-  return `${uid} ${resourceVersion}`;
 }
 
 /**

@@ -16,6 +16,11 @@ export function objectKey({ metadata: { namespace = '', name } }: KubernetesObje
   return `${namespace}/${name}`;
 }
 
+/** Returns the uid and the version of an object, which together change with each write. */
+export function versionOf({ metadata: { uid, resourceVersion } }: KubernetesObject): string {
+  return `${uid} ${resourceVersion}`;
+}
+
 const TIMES = ['metadata.creationTimestamp', 'metadata.deletionTimestamp'];
 
 interface Following {

@@ -4,6 +4,7 @@ import type { ObjectReader, ObjectReaderOptions } from '../../k8s/rest/object-re
 import type { ObjectPlace, ObjectWriter, ObjectWriterOptions } from '../../k8s/rest/object-writer.ts';
 import { type ClockReading, clockReading } from '../../kvstore/session/held-lease.ts';
 import { isObject } from '../../net/fields.ts';
+import { versionOf } from '../collect/observed-kind.ts';
 
 export interface ElectionLeaseOptions {
   /** A client of the API server with the Lease. */
@@ -43,10 +44,6 @@ interface ObservedLease {
 function specOf(lease: KubernetesObject): Readonly<Record<string, unknown>> {
   const { spec } = lease;
   return isObject(spec) ? spec : {};
-}
-
-function versionOf({ metadata: { uid, resourceVersion } }: KubernetesObject): string {
-  return `${uid} ${resourceVersion}`;
 }
 
 function microTime(wallMs: number): string {
