@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
+import { deferred } from '../../src/base/sleep.ts';
 import { STEP, SteeringModel } from './support/steering-model.ts';
 import { testApp } from './support/test-app.ts';
 
@@ -47,12 +48,10 @@ describe('the API of an agent with a datapath', () => {
     const { datapath } = model;
     let requested = 0;
     Object.defineProperty(model, 'datapath', { get: () => requested++ >= 0 && datapath });
-    let end = (): void => {};
+    const end = deferred();
     vi.spyOn(datapath, 'diff').mockImplementationOnce(async () => {
       model.asked.push('diff begins');
-      await new Promise<void>((resolve) => {
-        end = resolve;
-      });
+      await end.promise;
       return [];
     });
     const { app } = testApp(model);
@@ -62,7 +61,7 @@ describe('the API of an agent with a datapath', () => {
     await vi.waitUntil(() => requested === 2);
     const second = app.request('/v1/datapath/diff');
     await vi.waitUntil(() => requested === 3);
-    end();
+    end.resolve();
     await first;
     await Promise.all([repair, second, app.request('/v1/datapath/diff')]);
     expect(model.asked.filter((each) => each.endsWith('begins'))).toEqual([

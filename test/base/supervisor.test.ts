@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { deferred } from '../../src/base/sleep.ts';
 import { interruptible, Supervisor } from '../../src/base/supervisor.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { ManualClock, WALL_TIME_AT_0 } from './support/manual-clock.ts';
@@ -73,12 +74,10 @@ describe('a task that is restarted', () => {
 describe('stopping', () => {
   it('fires every signal at the same time, waits for tasks to end, and cancels a backoff', async () => {
     const { clock, tasks } = supervised();
-    let release = (): void => {};
+    const release = deferred();
     const slow = tasks.run('slow', async (signal) => {
       await never(signal);
-      await new Promise<void>((resolve) => {
-        release = resolve;
-      });
+      await release.promise;
     });
     void tasks.runWithRestart('broken', () => Promise.reject(new Error('no')));
     await settle();
@@ -91,7 +90,7 @@ describe('stopping', () => {
     expect(tasks.status().tasks).toEqual([
       { name: 'slow', state: 'stopping', failures: 0, lastFailure: undefined },
     ]);
-    release();
+    release.resolve();
     await Promise.all([stopping, slow]);
     expect([tasks.status().tasks, clock.pending]).toEqual([[], 0]);
   });

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { deferred } from '../../../src/base/sleep.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import type {
   KeyWrite,
@@ -202,20 +203,15 @@ describe('the calls of a sync store', () => {
     want('a');
     await settle();
     backend.take();
-    let release = (): void => {};
-    backend.held.set(
-      CANARY,
-      new Promise((resolve) => {
-        release = resolve;
-      }),
-    );
+    const release = deferred();
+    backend.held.set(CANARY, release.promise);
     const written = store.markSynced();
     await settle();
     backend.lose(['own/a']);
     await settle();
     expect(store.status()).toMatchObject({ pending: 0, canaryWritten: false });
     backend.held.clear();
-    release();
+    release.resolve();
     await written;
     const calls = backend.take();
     expect(calls.filter((call) => call === `put ${CANARY} fenced leased`)).toHaveLength(2);
@@ -226,18 +222,13 @@ describe('the calls of a sync store', () => {
   it('keep a valid canary if another key is written with it', async () => {
     want('a');
     await settle();
-    let release = (): void => {};
-    backend.held.set(
-      CANARY,
-      new Promise((resolve) => {
-        release = resolve;
-      }),
-    );
+    const release = deferred();
+    backend.held.set(CANARY, release.promise);
     const written = store.markSynced();
     await settle();
     want('b');
     await settle();
-    release();
+    release.resolve();
     await written;
     await settle();
     expect(backend.take()).toEqual([

@@ -1,5 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { deferred } from '../../../src/base/sleep.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
@@ -257,15 +258,13 @@ describe('a session', () => {
 
   it('pauses while its reader lags, and resumes when there is room', async () => {
     followed();
-    let giveRoom = (): void => {};
-    full = new Promise((resolve) => {
-      giveRoom = resolve;
-    });
+    const room = deferred();
+    full = room.promise;
     stream.observer?.onEvents([put('p/a', 7)], at(7), false);
     await turn();
     expect(stream.calls).toEqual(['pause', 'resume', 'pause']);
     full = undefined;
-    giveRoom();
+    room.resolve();
     await turn();
     expect(stream.calls).toEqual(['pause', 'resume', 'pause', 'resume']);
     clock.advance(60_000);
@@ -286,13 +285,11 @@ describe('a session', () => {
 
   it('is not resumed if it has ended before there was room', async () => {
     followed();
-    let giveRoom = (): void => {};
-    full = new Promise((resolve) => {
-      giveRoom = resolve;
-    });
+    const room = deferred();
+    full = room.promise;
     stream.observer?.onEvents([put('p/a', 7)], at(7), false);
     session.close();
-    giveRoom();
+    room.resolve();
     await turn();
     expect(stream.calls).toEqual(['pause', 'resume', 'pause', 'cancel']);
   });

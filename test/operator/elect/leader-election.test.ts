@@ -2,6 +2,7 @@ import { getEventListeners } from 'node:events';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { messageOf } from '../../../src/base/failure.ts';
+import { deferred } from '../../../src/base/sleep.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { electionFault, electionIdentity, SOLE_LEADER } from '../../../src/operator/elect/leader-election.ts';
@@ -660,17 +661,11 @@ describe('the Lease of an election', () => {
     const world = new World();
     const { election } = world.add('one');
     const { signal } = new AbortController();
-    let done = (): void => {};
-    const running = election.run(
-      () =>
-        new Promise<void>((resolve) => {
-          done = resolve;
-        }),
-      signal,
-    );
+    const done = deferred();
+    const running = election.run(() => done.promise, signal);
     await settle();
     expect(getEventListeners(signal, 'abort').length).toBeGreaterThan(0);
-    done();
+    done.resolve();
     await settle();
     expect(await running).toBe('ended');
     expect(await world.spec()).toMatchObject({ holderIdentity: '' });
