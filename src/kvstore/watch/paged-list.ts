@@ -2,6 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import { inRange, type KeyRange, keyAfter } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type { RangeRequest, RangeResponse } from '../session/transport.ts';
+import { entrySize } from '../session/wire-key-value.ts';
 import { PageBounds } from './page-bounds.ts';
 import type { PageSize } from './page-size.ts';
 
@@ -18,7 +19,7 @@ export interface ListRequest {
   /** Omits keys last written before this revision. */
   readonly minModRevision?: number;
   readonly read: Read;
-  /** Adapts to the speed of the pages. Later listings may share it. */
+  /** Adapts to the speed and the bytes of the pages. Later listings may share it, unless `keysOnly` differs. */
   readonly pageSize: PageSize;
   /** Measures the duration of pages. */
   readonly clock: Pick<Clock, 'now'>;
@@ -73,7 +74,8 @@ async function readPage(
     const startedAt = clock.now();
     try {
       const page = await read({ ...part, limit, revision, keysOnly, minModRevision });
-      pageSize.recordPage(page.kvs.length, clock.now() - startedAt);
+      const bytes = page.kvs.reduce((sum, kv) => sum + entrySize(kv), 0);
+      pageSize.recordPage(page.kvs.length, bytes, clock.now() - startedAt);
       return { page, limit };
     } catch (error) {
       if (error instanceof KvstoreError && error.code === 'too-large' && pageSize.shrink()) continue;

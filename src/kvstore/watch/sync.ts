@@ -5,7 +5,7 @@ import type { KeyValue, RangeRequest, RangeResponse } from '../session/transport
 import { type Anchor, isUnchanged } from './anchors.ts';
 import { type Cursor, DivergedError } from './cursor.ts';
 import { type KnownKeys, ListedRows } from './known-keys.ts';
-import type { PageSize } from './page-size.ts';
+import { PageSize } from './page-size.ts';
 import { type KeyPage, listPages, type Read } from './paged-list.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
@@ -215,8 +215,10 @@ class Sync {
   }
 
   #pages(range: Cursor['unlisted'], { keysOnly = false } = {}): AsyncGenerator<KeyPage> {
-    const { prefix, pageSize, clock } = this.#options;
+    const { prefix, limits, clock } = this.#options;
     const read: Read = (request) => this.#read(request);
+    // Keys fit into larger pages than values.
+    const pageSize = keysOnly ? new PageSize(limits) : this.#options.pageSize;
     return listPages({ range, prefix, revision: this.#revision, keysOnly, read, pageSize, clock });
   }
 

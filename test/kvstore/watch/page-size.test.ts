@@ -7,7 +7,7 @@ const LIMITS = { firstPageKeys: 100, pageKeys: 1000 };
 function sizesAfter(times: readonly number[], limits: typeof LIMITS = LIMITS): readonly number[] {
   const size = new PageSize(limits);
   return times.map((ms) => {
-    size.recordPage(size.keys, ms);
+    size.recordPage(size.keys, 0, ms);
     return size.keys;
   });
 }
@@ -32,14 +32,28 @@ describe('the size of pages', () => {
 
   it('stays the same after a quick page that was not full, because the range was small', () => {
     const size = new PageSize(LIMITS);
-    size.recordPage(3, 500);
+    size.recordPage(3, 0, 500);
     expect(size.keys).toBe(100);
-    size.recordPage(90, 10); // quick for nine in ten: a larger page would be quick, too
+    size.recordPage(90, 0, 10); // quick for nine in ten: a larger page would be quick, too
     expect(size.keys).toBe(800);
-    size.recordPage(300, 1000);
+    size.recordPage(300, 0, 1000);
     expect(size.keys).toBe(300);
-    size.recordPage(1, 1000);
+    size.recordPage(1, 0, 1000);
     expect(size.keys).toBe(75);
+  });
+
+  it('is chosen for 16 MiB, because the message of a page is copied in one turn', () => {
+    const MiB = 1 << 20;
+    const size = new PageSize(LIMITS);
+    const sizes = [4, 16, 24, 256, 12].map((bytes) => {
+      size.recordPage(size.keys, bytes * MiB, 1);
+      return size.keys;
+    });
+    expect(sizes).toEqual([400, 400, 266, 66, 88]);
+    size.recordPage(8, 32 * MiB, 1); // not full, but large
+    expect(size.keys).toBe(22);
+    size.recordPage(8, 4 * MiB, 1); // not full, and light
+    expect(size.keys).toBe(32);
   });
 
   it('is a quarter after a failed page', () => {
@@ -48,14 +62,14 @@ describe('the size of pages', () => {
     expect(size.keys).toBe(25);
     for (let i = 0; i < 9; i++) size.recordFailure();
     expect(size.keys).toBe(1);
-    size.recordPage(1, 1);
+    size.recordPage(1, 0, 1);
     expect(size.keys).toBe(8);
   });
 
   it('does not grow beyond a size that was too large before, and is at least one', () => {
     const size = new PageSize(LIMITS);
     expect([size.shrink(), size.keys]).toEqual([true, 25]);
-    size.recordPage(25, 1);
+    size.recordPage(25, 0, 1);
     expect(size.keys).toBe(25);
     expect([size.shrink(), size.keys]).toEqual([true, 7]);
     expect([size.shrink(), size.keys]).toEqual([true, 2]);

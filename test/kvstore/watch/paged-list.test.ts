@@ -245,6 +245,19 @@ describe('a paged listing', () => {
     expect(await list(60_000)).toBeLessThan(quick);
   });
 
+  it('has smaller pages of large values (regression: one message of 60 MiB, copied in one turn)', async () => {
+    const { transport } = numbered(9);
+    const size = new PageSize({ firstPageKeys: 4, pageKeys: 100 });
+    const value = new Uint8Array((8 << 20) - 64);
+    const read = async (request: RangeRequest) => {
+      const answer = await transport.range(request);
+      return { ...answer, kvs: answer.kvs.map((kv) => ({ ...kv, value })) };
+    };
+    const pages: number[] = [];
+    for await (const { kvs } of pagesOf(transport, 'p/', { pageSize: size, read })) pages.push(kvs.length);
+    expect(pages).toEqual([4, 2, 2, 1]);
+  });
+
   it('fails if even one key is too large', async () => {
     const { transport } = numbered(9);
     transport.limitResponses(1);

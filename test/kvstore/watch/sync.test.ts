@@ -39,7 +39,7 @@ class Known {
   async sync(
     server: History,
     comparison: Comparison,
-    { limits = SMALL, fails = 0, tooLarge = Number.POSITIVE_INFINITY } = {},
+    { limits = SMALL, fails = 0, tooLarge = Number.POSITIVE_INFINITY, pageSize = new PageSize(limits) } = {},
   ): Promise<number> {
     let reads = 0;
     const read = async (request: RangeRequest): Promise<RangeResponse> => {
@@ -58,7 +58,7 @@ class Known {
       cursor: this.cursor,
       prefix: P,
       read,
-      pageSize: new PageSize(limits),
+      pageSize,
       limits,
       clock,
       admit: async () => {},
@@ -220,6 +220,15 @@ describe('the sync of a watch', () => {
     known.events;
     await known.sync([...history, 'f=1'], 'values');
     expect([known.events, new Set(pages(known))]).toEqual([['create f'], new Set([false])]);
+  });
+
+  it('keeps the size of pages with values when it compares revisions, because more keys fit into a page', async () => {
+    const history = ['a=1', 'b=1', 'c=1', 'd=1'];
+    const known = followed(history);
+    const pageSize = new PageSize(SMALL);
+    await known.sync(history, 'revisions', { pageSize });
+    expect(known.reads.filter(({ keysOnly }) => keysOnly).length).toBeGreaterThan(1);
+    expect(pageSize.keys).toBe(SMALL.firstPageKeys);
   });
 
   it('finds another value at an equal revision if values are compared, and delivers only that key', async () => {
