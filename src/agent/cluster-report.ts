@@ -1,3 +1,4 @@
+import { isLeaving } from '../api/problems.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type ClusterCondition, problemText } from '../client/cluster-text.ts';
@@ -97,7 +98,8 @@ export class ClusterReport {
     if (!this.#known.has(name)) this.#log.info(`cluster ${name} has joined the mesh`);
     this.#known.add(name);
     const problem = this.#problems.get(name);
-    if (problem === undefined) {
+    if (isLeaving(cluster)) this.#forget(name);
+    else if (problem === undefined) {
       if (isProblem(cluster)) this.#begin(name, cluster);
     } else if (cluster.ready || (problem.reported.size === 0 && !isProblem(cluster)))
       this.#end(name, problem, cluster);

@@ -94,6 +94,11 @@ function* stepProblem(
   };
 }
 
+/** Returns true while the state of a cluster that was removed from the configuration is being withdrawn. */
+export function isLeaving({ state, connected }: Pick<ClusterDocument, 'state' | 'connected'>): boolean {
+  return state === 'draining' && !connected; // a refused cluster is drained while it is connected
+}
+
 /** Returns true if a cluster is being read. A refused cluster is drained, and is then in state `failed`. */
 function isRead({ connected, state }: ClusterDocument): boolean {
   return connected && state !== 'failed' && state !== 'draining';
@@ -110,6 +115,7 @@ function* clusterProblem(
   socket: string | undefined,
   now: number,
 ): Generator<ReportedProblem, void, void> {
+  if (isLeaving(cluster)) return;
   const { name, ready, knownAt, servicesExpired, heartbeat, rejected, keys } = cluster;
   const subject = `cluster ${name}`;
   if (ready) {

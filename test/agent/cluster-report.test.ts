@@ -149,6 +149,16 @@ it('clusters that join and leave are reported at level info; a removed cluster i
   expect(clock.pending).toBe(0);
 });
 
+it('a cluster whose state is being withdrawn is not unreachable (regression: kvstoremesh logged each removal as an outage)', async () => {
+  const { after, clock } = reportOf([cluster('far')]);
+  const leaving = { ...AWAY, state: 'draining' as const, lastFailure: undefined };
+  expect(await after(180, [leaving])).toEqual([]);
+  expect(clock.pending).toBe(0);
+  expect(await after(2, [AWAY])).toHaveLength(1);
+  expect(await after(180, [leaving])).toEqual([]);
+  expect(await after(0, [])).toEqual(['info  cluster far has left the mesh']);
+});
+
 it('sets no timer if there is no problem, and none after stop', async () => {
   const { after, stop, clock } = reportOf([cluster('far')]);
   expect(clock.pending).toBe(0);

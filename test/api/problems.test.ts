@@ -356,7 +356,10 @@ describe('the problems of a status', () => {
         { name: 'API', state: 'done', waitsFor: [] },
         { name: 'mesh', state: 'pending', waitsFor: [] },
       ] as const,
-      clusters: [cluster('baltic', { ready: true, connected: true, state, lastFailure: 'resolved' })],
+      clusters: [
+        cluster('baltic', { ready: true, connected: true, state, lastFailure: 'resolved' }),
+        cluster('removed', { state: 'draining', knownAt: ago(9) }), // regression: unreachable
+      ],
       checkpoint: CHECKPOINT,
       datapath: DATAPATH,
       history: { ...HISTORY, disk: DISK },
