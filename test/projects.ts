@@ -75,6 +75,7 @@ export const SLOWEST: readonly string[] = [
   'history/kill',
   'sharedlookup/limits',
   'sysdump/planted-faults',
+  'mesh/walk-through',
   'clustermesh/mesh-laws',
   'operator/kvstoremesh/laws',
   'sharedlookup/threads',

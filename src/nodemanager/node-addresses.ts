@@ -3,7 +3,6 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
 import { compareSources, compareWriters, type Source, sourceRank } from '../model/source.ts';
-import { isSpecialAddress } from '../net/special-address.ts';
 import {
   type AddressClaim,
   addressClaims,
@@ -28,10 +27,7 @@ export interface LostAddress {
   readonly ip: string;
   /** The writer of the effective claim. Undefined if the address has no claim, because the IPCache is full. */
   readonly holder: ClaimWriter | undefined;
-  /**
-   * True if changes of the node are held back from handlers, because the holder's source is stronger. Always false for
-   * a link-local address.
-   */
+  /** True if changes of the node are held back from handlers, because the holder's source is stronger. */
   readonly stronger: boolean;
 }
 
@@ -142,8 +138,7 @@ export class NodeAddresses {
     const found = this.#ipcache.get(ip);
     if (found === undefined) return { ip, holder: undefined, stronger: false };
     const { source, owner } = found;
-    // Routers may have one link-local address on all nodes: `local-router-ipv4` and `-ipv6` of Cilium.
-    const stronger = effective !== undefined && !isSpecialAddress(ip) && this.#isStronger(source, effective);
+    const stronger = effective !== undefined && this.#isStronger(source, effective);
     return { ip, holder: { source, owner }, stronger };
   }
 
