@@ -1,7 +1,7 @@
 import { Int32Rows, setWideAt, wideAt } from '../../columns/int32-rows.ts';
 import { ObjectColumn } from '../../columns/object-column.ts';
 import { SharedPages } from '../../columns/shared-pages.ts';
-import { keyJoiner } from '../codec/bytes.ts';
+import { bytesOfCharacters, keyJoiner } from '../codec/bytes.ts';
 import type { WatchEvent } from '../session/backend.ts';
 import type { KeyTable } from '../session/key-table.ts';
 import { charactersOfValue, valueLength } from '../session/table-event.ts';
@@ -173,9 +173,10 @@ export class SyncKeys {
     return this.table.nameLength(row) + (this.#values.get(row)?.length ?? 0);
   }
 
-  /** Returns the characters of the wanted value; `undefined` if the key is not wanted. */
-  valueAt(row: number): string | undefined {
-    return this.#values.get(row);
+  /** Returns a copy of the wanted value; `undefined` if the key is not wanted. */
+  wantedAt(row: number): Uint8Array | undefined {
+    const value = this.#values.get(row);
+    return value === undefined ? undefined : bytesOfCharacters(value);
   }
 
   /** Returns true if an event is a put of the wanted value. */

@@ -19,7 +19,6 @@ import { fired } from '../../base/follow-signal.ts';
 import { deferred, sleep } from '../../base/sleep.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { ObjectColumn } from '../../columns/object-column.ts';
 import { byteLengthOf, bytesOfCharacters, charactersOf } from '../codec/bytes.ts';
 import {
   type KvstoreBackend,
@@ -36,13 +35,12 @@ import { nameOf, rowOf } from '../session/table-event.ts';
 import { Canary } from './canary.ts';
 import { ContestedKeys } from './contested-keys.ts';
 import { LeaseAdoption } from './lease-adoption.ts';
+import { type Attempt, OwnWrites } from './own-writes.ts';
 import { type Jobs, RetryQueue } from './retry-queue.ts';
 import { ReturnedValues } from './returned-values.ts';
 import {
   CANARY,
-  CHANGED,
   DIFFERENT,
-  FAILED,
   type Job,
   JobColumn,
   PENDING,
@@ -53,7 +51,6 @@ import {
   WAITING,
   WANTED,
 } from './sync-keys.ts';
-import type { Attempt } from './write-attempt.ts';
 import { WriteWaits } from './write-waits.ts';
 
 /** Options of {@link SyncStore}. */
@@ -134,8 +131,6 @@ const CONCURRENT_BATCHES = 2;
 const WRITE_WEIGHT = 4;
 /** A third of what etcd accepts in a request (`--max-request-bytes`, 1.5 MiB). */
 const BATCH_BYTES = 512 * 1024;
-/** Unknown: the revision of a put by another client, or by a failed write of this one. */
-const UNKNOWN_REVISION = 0;
 /**
  * After an interruption, a watch delivers the event of an earlier write within this time. If it does so later, the key
  * is compared once.
@@ -157,9 +152,9 @@ const ECHO_MS = 10_000;
  * `run` ends, the keys stay until their lease expires or the next process overwrites them.
  */
 export class SyncStore {
-  // upsert, delete ─► #enqueue ──────────────┐                 ┌─► #writeKeys ─► #recordLanded ─┐
-  // lost lease ─► #putLostKeys ─► #putAgain ─┼─► #makePending ─┤                                ├─► #settle
-  // another client ─► #putBack ─► #putAgain ─┘                 └─► LeaseAdoption ─► #endWait ───┘
+  // upsert, delete ─► #enqueue ──────────────┐                 ┌─► #writeKeys ─► #recordDone ─┐
+  // lost lease ─► #putLostKeys ─► #putAgain ─┼─► #makePending ─┤                              ├─► #settle
+  // another client ─► #putBack ─► #putAgain ─┘                 └─► LeaseAdoption ─► #endWait ─┘
   //
   // When no key is pending, #offerCanary queues the canary, and #writeCanary writes it.
 
@@ -167,9 +162,8 @@ export class SyncStore {
   readonly #keys: SyncKeys;
   /** The pending keys that are not held back, the leases to be adopted, and the canary. */
   readonly #queue: RetryQueue<Job>;
-  /** The puts that are being written, by row. */
-  readonly #writing = new ObjectColumn<Attempt>();
   readonly #contested: ContestedKeys<Job>;
+  readonly #ownWrites: OwnWrites;
   readonly #canary: Canary;
   readonly #adoption: LeaseAdoption;
   #wanted = 0;
@@ -181,8 +175,6 @@ export class SyncStore {
   readonly #landingWaits = new WriteWaits<number>(() => this.#pending + this.#lossReports);
   /** Number of losses of several leases whose keys are still being reported. */
   #lossReports = 0;
-  /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
-  #isWatching = false;
   /** True if writes may begin: the existing keys are known, or cannot be read. */
   #mayWrite = false;
   /** Resolves when {@link #mayWrite} becomes true. */
@@ -232,6 +224,7 @@ export class SyncStore {
     });
     const putBack = (job: Job): void => this.#putBack(job);
     this.#contested = new ContestedKeys({ clock, random, putBack }, new JobColumn());
+    this.#ownWrites = new OwnWrites(this.#keys, this.#contested, leased !== false);
   }
 
   status(): SyncStoreStatus {
@@ -250,7 +243,7 @@ export class SyncStore {
 
   /** Returns the wanted value of a name; undefined if it is not wanted. */
   get(name: string): Uint8Array | undefined {
-    return this.#wantedAt(this.#keys.rowOf(name));
+    return this.#keys.wantedAt(this.#keys.rowOf(name));
   }
 
   /** Returns true if a name is wanted. */
@@ -261,7 +254,7 @@ export class SyncStore {
   /** Iterates over the wanted names and values. */
   *entries(): Generator<[string, Uint8Array], void, void> {
     for (const row of this.#keys.rows()) {
-      const value = this.#wantedAt(row);
+      const value = this.#keys.wantedAt(row);
       if (value !== undefined) yield [this.#keys.nameAt(row), value];
     }
   }
@@ -369,11 +362,12 @@ export class SyncStore {
    * compared, because another client may have deleted them during the interruption.
    */
   async receiveWatchState(state: WatchState, signal: AbortSignal): Promise<void> {
-    this.#isWatching = state === 'watching';
+    const isWatching = state === 'watching';
+    this.#ownWrites.isWatching = isWatching;
     // Writes do not wait for a broken watch.
-    if (!this.#isWatching && state !== 'listing') this.#allowWrites();
+    if (!isWatching && state !== 'listing') this.#allowWrites();
     const { echoes, awaitedEchoes } = this.#keys;
-    if (!this.#isWatching || awaitedEchoes === 0) return;
+    if (!isWatching || awaitedEchoes === 0) return;
     const { clock, gate = OPEN_GATE } = this.#options;
     await sleep(clock, ECHO_MS, signal);
     const steps = this.#invalidateWhere(gate.slice, (row) => this.#keys.isEchoBefore(row, echoes));
@@ -416,12 +410,6 @@ export class SyncStore {
     this.#allowWrites();
     const { gate = OPEN_GATE } = this.#options;
     await gate.runSteps(this.#keys.visit(gate.slice, (row) => this.#forgetUnneeded(row)));
-  }
-
-  /** Returns a copy of the wanted value; `undefined` if the key is not wanted. */
-  #wantedAt(row: number): Uint8Array | undefined {
-    const value = this.#keys.valueAt(row);
-    return value === undefined ? undefined : bytesOfCharacters(value);
   }
 
   #want(name: string, value: string): number {
@@ -471,86 +459,22 @@ export class SyncStore {
   async #writeKeys(rows: Jobs<Job>, signal: AbortSignal): Promise<void> {
     const { backend, leased = true, gate = OPEN_GATE } = this.#options;
     if (!(await gate.pass(rows.length * WRITE_WEIGHT, signal))) throw abortedError();
-    const attempts = this.#beginWrites(rows);
+    const attempts: Attempt[] = [];
+    for (const row of rows) if (!this.#adoption.wait(row)) attempts.push(this.#ownWrites.begin(row));
     if (attempts.length === 0) return;
     try {
       const { revision, isComplete } = await backend.writeAll(attempts, { fenced: true, leased, signal });
-      this.#recordAllLanded(attempts, revision, isComplete);
+      this.#writes += attempts.length;
+      this.#ownWrites.recordLanded(attempts, revision, isComplete);
     } catch (error) {
-      for (const { row } of attempts) if (!this.#keys.is(row, STORED)) this.#recordFailure(row);
+      this.#ownWrites.recordFailed(attempts);
       throw error;
     }
   }
 
   #weightOf(row: number): number {
     const bytes = this.#keys.sizeOf(row);
-    return Math.max(bytes / BATCH_BYTES, this.#mayBeEqual(row) ? 1 / MAX_COMPARED_WRITES : 0);
-  }
-
-  /** Returns true if the kvstore may have the wanted value of a key. */
-  #mayBeEqual(row: number): boolean {
-    const { leased = true } = this.#options;
-    const isUnknown = this.#keys.is(row, UNKNOWN | FAILED);
-    return isUnknown || (leased === false && !this.#keys.is(row, STORED | DIFFERENT));
-  }
-
-  /** Begins the writes of the keys that do not wait for their lease. */
-  #beginWrites(rows: Jobs<Job>): Attempt[] {
-    const attempts: Attempt[] = [];
-    for (const row of rows) if (!this.#adoption.wait(row)) attempts.push(this.#beginWrite(row));
-    return attempts;
-  }
-
-  /** Begins a write. Events that the watch delivers from now on are compared with it. */
-  #beginWrite(row: number): Attempt {
-    const keys = this.#keys;
-    const value = this.#wantedAt(row);
-    const attempt: Attempt = {
-      row,
-      key: keys.keyAt(row),
-      value,
-      mayBeEqual: this.#mayBeEqual(row),
-      wasDelivered: this.#isWatching && !keys.is(row, FAILED),
-      watched: undefined,
-    };
-    keys.disinherit(row);
-    keys.update(row, DIFFERENT | FAILED | UNKNOWN | STORED | UP_TO_DATE | CHANGED, 0);
-    this.#writing.set(row, value === undefined ? undefined : attempt);
-    this.#contested.cancel(row);
-    return attempt;
-  }
-
-  /** Records a failed write. It may have taken effect, so the value in the kvstore is unknown. */
-  #recordFailure(row: number): void {
-    this.#writing.set(row, undefined);
-    this.#keys.set(row, FAILED);
-  }
-
-  #recordAllLanded(attempts: readonly Attempt[], revision: number, isComplete: boolean): void {
-    this.#writes += attempts.length;
-    for (const attempt of attempts)
-      this.#recordLanded(attempt, isComplete || !attempt.mayBeEqual ? revision : undefined);
-  }
-
-  /**
-   * Records that a put has landed.
-   *
-   * @param revision of the write; undefined if the kvstore had the wanted value
-   */
-  #recordLanded({ row, value, wasDelivered, watched }: Attempt, revision?: number): void {
-    const keys = this.#keys;
-    if (value === undefined) return;
-    const isChanged = keys.is(row, CHANGED);
-    keys.update(row, UP_TO_DATE, isChanged ? STORED : STORED | UP_TO_DATE);
-    this.#writing.set(row, undefined);
-    this.#keys.stopAwaitingEcho(row);
-    if (isChanged) return; // written again soon
-    if (watched !== undefined && watched.modRevision >= (revision ?? UNKNOWN_REVISION)) {
-      const isDesired = watched.modRevision === revision || keys.hasValue(row, watched);
-      if (!isDesired) this.#contested.recordOverwrite(row); // by another client, after us
-    } else if (revision !== undefined || !wasDelivered) {
-      this.#keys.awaitEcho(row, revision ?? UNKNOWN_REVISION);
-    }
+    return Math.max(bytes / BATCH_BYTES, this.#ownWrites.mayBeEqual(row) ? 1 / MAX_COMPARED_WRITES : 0);
   }
 
   #recordDone(jobs: readonly Job[]): void {
@@ -637,26 +561,11 @@ export class SyncStore {
   }
 
   #receiveEvent(found: number, name: string | undefined, event: WatchEvent): boolean {
-    const { type, modRevision } = event;
-    const keys = this.#keys;
     const isOfEarlierSession =
-      this.#adoption.isActive && !keys.is(found, STORED) && this.#writing.get(found) === undefined;
+      this.#adoption.isActive && !this.#keys.is(found, STORED) && !this.#ownWrites.isRunning(found);
     const row = isOfEarlierSession ? this.#recordInherited(found, name, event) : found;
-    if (!keys.is(row, WANTED)) return isOfEarlierSession && type !== 'delete';
-    const attempt = this.#writing.get(row);
-    if (attempt !== undefined) {
-      attempt.watched = event;
-      return true;
-    }
-    if (!keys.is(row, STORED)) return true; // written soon
-    const echoAt = keys.echoOf(row);
-    const isEcho = modRevision === echoAt && keys.is(row, UP_TO_DATE);
-    const isDesired = isEcho || keys.hasValue(row, event);
-    if (echoAt !== undefined && modRevision < echoAt) return true; // replaced already
-    this.#keys.stopAwaitingEcho(row);
-    if (isDesired) this.#contested.cancel(row);
-    else if (type === 'delete' && echoAt !== UNKNOWN_REVISION) this.#contested.recordDelete(row);
-    else this.#contested.recordOverwrite(row);
+    if (!this.#keys.is(row, WANTED)) return isOfEarlierSession && event.type !== 'delete';
+    this.#ownWrites.receiveEvent(row, event);
     return true;
   }
 
@@ -752,16 +661,11 @@ export class SyncStore {
 
   /** Ends the wait of a key for its lease. Queues the key if it was not adopted. */
   #endWait(row: number, isAdopted: boolean): void {
-    const keys = this.#keys;
     if (!isAdopted || this.#queue.has(row)) {
       this.#makePending(row);
       return;
     }
-    keys.disinherit(row);
-    keys.update(row, DIFFERENT | CHANGED, STORED | UP_TO_DATE);
-    this.#contested.cancel(row);
-    this.#keys.stopAwaitingEcho(row);
-    if (!this.#isWatching) this.#keys.awaitEcho(row, UNKNOWN_REVISION);
+    this.#ownWrites.recordAdopted(row);
     this.#settle(row);
   }
 }

@@ -19,7 +19,7 @@ it('a name in a row that is used again has neither the states nor the value of t
   keys.delete(row);
   const reused = keys.ensure('new');
   expect(reused).toBe(row);
-  expect([keys.is(row, WANTED | PENDING), keys.valueAt(row), keys.echoOf(row)]).toEqual([
+  expect([keys.is(row, WANTED | PENDING), keys.wantedAt(row), keys.echoOf(row)]).toEqual([
     false,
     undefined,
     undefined,
