@@ -49,9 +49,10 @@ export class ProtoReader {
       return false;
     }
     if (count > MAX_FIELDS) malformed(`more than ${MAX_FIELDS} fields`);
-    const tag = this.number();
+    const tag = this.#varint();
     this.field = Math.floor(tag / 8);
     this.wire = tag % 8;
+    if (this.field === 0) malformed('field 0');
     return true;
   }
 
@@ -60,6 +61,15 @@ export class ProtoReader {
    * Larger values are rounded. Lease and cluster ids are read with `int64` and `uint64`.
    */
   number(): number {
+    if (this.wire !== VARINT) this.#rejectWire();
+    return this.#varint();
+  }
+
+  #rejectWire(): never {
+    return malformed(`wire type ${this.wire} of field ${this.field}`);
+  }
+
+  #varint(): number {
     const { buffer } = this;
     let byte = buffer[this.at++] ?? malformed('the message ends within a number');
     if (byte < 0x80) return byte;
@@ -85,6 +95,7 @@ export class ProtoReader {
   }
 
   #bigint(): bigint {
+    if (this.wire !== VARINT) this.#rejectWire();
     let value = 0n;
     for (let shift = 0n; shift < 70n; shift += 7n) {
       const byte = this.buffer[this.at++] ?? malformed('the message ends within a number');
@@ -100,7 +111,8 @@ export class ProtoReader {
 
   /** Enters a length-delimited field: reads its length and returns its end. */
   open(): number {
-    const length = this.number();
+    if (this.wire !== LENGTH_DELIMITED) this.#rejectWire();
+    const length = this.#varint();
     const end = this.at + length;
     if (end > this.buffer.length) malformed('a field exceeds its message');
     return end;

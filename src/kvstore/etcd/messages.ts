@@ -110,10 +110,10 @@ function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
       reader.at = valueEnd;
     } else if (field === 2) createRevision = reader.number();
     else if (field === 3) modRevision = reader.number();
-    else {
-      if (field === LEASE_FIELD) leaseAt = reader.at;
-      reader.skip();
-    }
+    else if (field === LEASE_FIELD) {
+      leaseAt = reader.at;
+      reader.number();
+    } else reader.skip();
   }
   const { buffer } = reader;
   return new WireKeyValue(buffer, keyAt, keyEnd, valueAt, valueEnd, createRevision, modRevision, leaseAt);

@@ -16,6 +16,7 @@ import {
   encodeWatchCreate,
   encodeWatchProgress,
 } from '../../../src/kvstore/etcd/messages.ts';
+import { decodeTxn } from '../../../src/kvstore/etcd/txn-messages.ts';
 import type { TransportEvent } from '../../../src/kvstore/session/transport.ts';
 import { plainKeyValue } from '../../../src/kvstore/session/wire-key-value.ts';
 
@@ -311,9 +312,48 @@ describe('answers, against protobufjs', () => {
     ['a field that runs over the end of its message', [0x0a, 1, 0x18, 0x80, 1]],
     ['a field that is longer than the answer', [0x0a, 1]],
     ['a group', [0x23]],
+    ['a field without a number', [0x00, 1]],
   ])('%s is malformed', async (_, bytes_) => {
     await expect(decodeRange(Buffer.from(bytes_))).rejects.toMatchObject({ name: 'ProtoError' });
     await expect(decodeRange(Buffer.from(bytes_))).rejects.toThrow(/^malformed message: ./);
+  });
+
+  describe('a field of another wire type', () => {
+    const within =
+      (field: number) =>
+      (content: Buffer): Buffer =>
+        message(bytesField(field, content));
+    const range = within(2);
+    const event = (content: Buffer): Buffer =>
+      within(11)(Buffer.concat([within(2)(Buffer.alloc(0)), content]));
+    const deletes = (content: Buffer): Buffer => within(3)(within(3)(content));
+    const readEvents = (answer: Buffer): unknown => decodeWatch(answer).events.takeEvents();
+    it.each<[string, (answer: Buffer) => unknown, (field: Buffer) => Buffer, number[], number[]]>([
+      ['a range', decodeRange, (field) => field, [3, 4], [1, 2]],
+      ['a header', decodeRange, within(1), [1, 3, 4], []],
+      ['a key', decodeRange, range, [2, 3, 6], [1, 5]],
+      ['a watch response', readEvents, (field) => field, [2, 3, 4, 5, 7], [1, 6, 11]],
+      ['an event', readEvents, event, [1], [2]],
+      ['a lease', decodeLease, (field) => field, [2, 3], []],
+      ['a transaction', decodeTxn, (field) => field, [2], [1, 3]],
+      ['an operation', decodeTxn, within(3), [], [3, 4]],
+      ['a delete', decodeTxn, deletes, [2], []],
+    ])(
+      'of %s is malformed (regression: was read as a value)',
+      async (_, read, inMessage, numbers, contents) => {
+        // 0 is a number, and also the length of an empty content, so only the wire type is wrong.
+        const fields = [
+          ...numbers.map((field) => [field, 8 * field + 2] as const),
+          ...contents.map((field) => [field, 8 * field] as const),
+        ];
+        for (const [field, tag] of fields) {
+          const answer = inMessage(Buffer.from([tag, 0]));
+          await expect((async () => read(answer))()).rejects.toThrow(
+            `malformed message: wire type ${tag % 8} of field ${field}`,
+          );
+        }
+      },
+    );
   });
 
   it('a number of ten bytes is accepted', async () => {
