@@ -29,7 +29,7 @@ export interface ServeOptions {
 export interface ServedApiContext {
   readonly log: Logger;
   readonly clock: Clock;
-  readonly metrics: Pick<ProcessMetrics, 'countCredentialFailure'>;
+  readonly metrics: Pick<ProcessMetrics, 'countCredentialFailure' | 'countRefused'>;
   /** Logs the requests that failed because of a bug. */
   readonly faults: Pick<FaultReport, 'flush'>;
   readonly page?: readonly UIFile[] | undefined;
@@ -106,6 +106,7 @@ export class ServedApi {
       socket,
       tcp,
       pathsWithoutToken: new Set(page?.map(uiPath)),
+      onRefused: (reason) => metrics.countRefused(reason),
     });
     this.#server = server;
     await server.start();

@@ -246,6 +246,11 @@ it('each metric has its type, its labels and its value', async () => {
       "dpcache_conflicts{kind="cluster-id"} 1",
       "counter dpcache_api_credential_failures_total",
       "dpcache_api_credential_failures_total 0",
+      "counter dpcache_api_refused_total",
+      "dpcache_api_refused_total{reason="unauthorized"} 0",
+      "dpcache_api_refused_total{reason="forbidden"} 0",
+      "dpcache_api_refused_total{reason="handshake"} 0",
+      "dpcache_api_refused_total{reason="limit"} 0",
     ]
   `);
 });

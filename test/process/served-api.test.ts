@@ -13,7 +13,7 @@ it('questions of the process itself have a body like those of a client', async (
   const api = new ServedApi(app, {
     log,
     clock: new FakeClock(),
-    metrics: { countCredentialFailure: () => {} },
+    metrics: { countCredentialFailure: () => {}, countRefused: () => {} },
     faults: { flush: () => {} },
   });
   const answer = await api.ask('/v1/lookup', { ips: ['10.9.9.9'] });
@@ -29,7 +29,7 @@ it('a default socket that is forbidden does not stop the credentials of TCP from
   const api = new ServedApi(testApp().app, {
     log,
     clock,
-    metrics: { countCredentialFailure: () => {} },
+    metrics: { countCredentialFailure: () => {}, countRefused: () => {} },
     faults: { flush: () => {} },
   });
   onTestFinished(() => api.stop());

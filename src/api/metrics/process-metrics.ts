@@ -9,6 +9,15 @@ const REQUEST_SECONDS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1];
 /** Default gauges that are removed, because they are named like counters, and are only the sums of other gauges. */
 const MISNAMED = ['resources', 'handles', 'requests'].map((kind) => `nodejs_active_${kind}_total`);
 
+/**
+ * Reasons for refusing a request or a connection. `unauthorized`: no valid token. `forbidden`: an unknown `Host`, or a
+ * foreign `Origin`. `handshake`: a failed or incomplete TLS handshake, for example without a valid client certificate.
+ * `limit`: closed because of the limits of connections.
+ */
+const REFUSAL_REASONS = ['unauthorized', 'forbidden', 'handshake', 'limit'] as const;
+
+export type RefusalReason = (typeof REFUSAL_REASONS)[number];
+
 /** The default metrics, created with the first server of this process. */
 let defaultMetrics: Registry | undefined;
 
@@ -30,6 +39,7 @@ export class ProcessMetrics {
   readonly #registry = registryWithDefaults();
   readonly #requests: Histogram;
   readonly #credentialFailures: Counter;
+  readonly #refused: Counter;
   readonly #scrape: Scrape;
 
   /** Each {@link ProcessMetrics.text} begins a new `scrape`. Throws if two tables have a metric of the same name. */
@@ -49,6 +59,13 @@ export class ProcessMetrics {
       help: 'Failed reads of the files of --listen-…; the previous contents stay in use.',
       registers: [this.#registry],
     });
+    this.#refused = new Counter({
+      name: 'dpcache_api_refused_total',
+      help: 'Requests and connections that were refused before a route received them.',
+      labelNames: ['reason'],
+      registers: [this.#registry],
+    });
+    for (const reason of REFUSAL_REASONS) this.#refused.inc({ reason }, 0);
   }
 
   /** Counts a request. `route` is the path pattern, not the path. */
@@ -59,6 +76,11 @@ export class ProcessMetrics {
   /** Counts a failed reload of the API's token or certificates. */
   countCredentialFailure(): void {
     this.#credentialFailures.inc();
+  }
+
+  /** Counts a refused request or connection. */
+  countRefused(reason: RefusalReason): void {
+    this.#refused.inc({ reason });
   }
 
   /** Media type of {@link ProcessMetrics.text}. */

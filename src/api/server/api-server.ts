@@ -18,6 +18,7 @@ import {
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from '@hono/node-server';
 import { withoutBrackets } from '../../net/url-host.ts';
 import type { ApiApp } from '../api-context.ts';
+import type { RefusalReason } from '../metrics/process-metrics.ts';
 import { PROBLEM_TYPE, type ProblemDocument, problem, problemResponse } from '../problem.ts';
 import { ConnectionLimit } from './connection-limit.ts';
 import { listen } from './listen.ts';
@@ -61,6 +62,8 @@ export interface ApiServerOptions {
   readonly pathsWithoutToken?: ReadonlySet<string> | undefined;
   /** Time in ms after which a client that reads nothing of an answer or of events is disconnected. Default: 60 s. */
   readonly unreadMs?: number | undefined;
+  /** Called for each refused request or connection. */
+  readonly onRefused?: ((reason: RefusalReason) => void) | undefined;
 }
 
 /** Default of `unreadMs`. A slow client reads something within this time. */
@@ -177,11 +180,14 @@ export class ApiServer {
     check: (request: Request) => AccessVerdict,
     listening: Promise<void>,
   ): Promise<void> {
-    const { app, unreadMs = UNREAD_MS } = this.#options;
-    const limit = new ConnectionLimit(server);
+    const { app, unreadMs = UNREAD_MS, onRefused = () => {} } = this.#options;
+    const limit = new ConnectionLimit(server, () => onRefused('limit'));
     const answer = listener((request, connection) => {
       const verdict = check(request);
-      if (verdict instanceof Response) return verdict;
+      if (verdict instanceof Response) {
+        onRefused(verdict.status === 401 ? 'unauthorized' : 'forbidden');
+        return verdict;
+      }
       const { socket } = connection.incoming;
       if (verdict === 'accepted' && socket instanceof Socket) limit.verify(socket);
       return app.fetch(request, { ...connection, isUnixSocket });
@@ -189,6 +195,7 @@ export class ApiServer {
     server.on('request', answer);
     server.setTimeout(unreadMs, closeUnread);
     answerMalformed(server);
+    server.on('tlsClientError', () => onRefused('handshake'));
     // Expectations other than 100-continue are ignored (RFC 9110, 10.1.1). By default, Node.js answers 417.
     server.on('checkExpectation', answer);
     await listening;

@@ -30,8 +30,11 @@ export class ConnectionLimit {
   readonly #unverified = new Map<ConnectionKey, Socket>();
   /** Verified connections by key, least recently used first. */
   readonly #verified = new Map<ConnectionKey, VerifiedConnection>();
+  readonly #onClose: () => void;
 
-  constructor(server: Server) {
+  /** @param onClose called for each connection that the limit closes */
+  constructor(server: Server, onClose: () => void) {
+    this.#onClose = onClose;
     server.on('connection', (socket) => this.#add(socket));
   }
 
@@ -81,6 +84,7 @@ export class ConnectionLimit {
     const socket = this.#socketOf(key);
     this.#delete(key);
     socket?.destroy();
+    this.#onClose();
   }
 
   #socketOf(key: ConnectionKey): Socket | undefined {

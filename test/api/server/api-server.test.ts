@@ -12,6 +12,7 @@ import { PassThrough } from 'node:stream';
 import { getRequestListener } from '@hono/node-server';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AgentError, ApiClient } from '../../../src/api/api-client.ts';
+import type { RefusalReason } from '../../../src/api/metrics/process-metrics.ts';
 import { uiPath } from '../../../src/api/routes/ui-routes.ts';
 import { ApiServer, type ApiServerOptions, isLoopback } from '../../../src/api/server/api-server.ts';
 import { defaultSocketPath } from '../../../src/api/server/socket-path.ts';
@@ -1024,6 +1025,27 @@ describe('a monitor over a connection', () => {
     socket.destroy();
     await once(socket, 'close');
   });
+});
+
+it('counts each refused request and connection by its reason (regression: guesses of the token were not counted)', async () => {
+  const authority = new TestAuthority('server');
+  const { certificate, key } = authority.issue('agent');
+  const [cert = '', pem = '', clientCA = ''] = [certificate, key, new TestAuthority('client').ca].map(
+    (path) => readFileSync(path, 'utf8'),
+  );
+  const refused: RefusalReason[] = [];
+  const onRefused = (reason: RefusalReason): void => void refused.push(reason);
+  const tcp = { host: '127.0.0.1', port: 0, token: 'secret' };
+  const { url } = await serve({ tcp, onRefused });
+  for (const authorization of ['Bearer wrong', 'Bearer secret', 'Bearer wrong'])
+    await send(`${url}/healthz`, { authorization });
+  await send(`${url}/healthz`, { host: 'attacker.example' });
+  expect(refused).toEqual(['unauthorized', 'unauthorized', 'forbidden']);
+  const { url: secure } = await serve({ tcp: { ...tcp, tls: { cert, key: pem, clientCA } }, onRefused });
+  const other = { cert, key: pem, rejectUnauthorized: false, agent: false };
+  const [error] = await once(requestTLS(`${secure}/healthz`, other).end(), 'error');
+  expect(error).toBeInstanceOf(Error);
+  await expect.poll(() => refused.slice(3)).toEqual(['handshake']);
 });
 
 describe('a connection in a TLS handshake', () => {

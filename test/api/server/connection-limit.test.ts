@@ -11,7 +11,11 @@ const UNIX = {};
 /** A limit for a server without a network. Connections are named by their ports. */
 class LimitedServer {
   readonly #server = new EventEmitter();
-  readonly #limit = new ConnectionLimit(this.#server as Server);
+  /** The number of connections that the limit reported as closed. */
+  reported = 0;
+  readonly #limit = new ConnectionLimit(this.#server as Server, () => {
+    this.reported++;
+  });
   /** The ports of the connections that the limit closed. */
   readonly closed: number[] = [];
 
@@ -68,6 +72,7 @@ describe('the limit of connections', () => {
     expect(server.closed).toEqual([1]);
     server.connect(260);
     expect(server.closed).toEqual([1, 3]);
+    expect(server.reported).toBe(2);
   });
 
   it('keeps room for one more than 1,023, and closes the oldest without an accepted request', () => {
