@@ -24,6 +24,8 @@ export interface ApiAnswer {
    * is requested. If the connection breaks, the iteration throws.
    */
   readonly body: AsyncIterable<Uint8Array>;
+  /** The token or password that the request has sent. It is removed from an error, because a server may repeat it. */
+  readonly secret?: string | undefined;
 }
 
 /**

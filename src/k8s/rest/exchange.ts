@@ -51,7 +51,8 @@ export class Exchange implements Disposable {
     const answer = await interruptible(() => transport.send({ ...request, signal }), signal);
     if (answer.status >= 200 && answer.status < 300) return answer;
     const text = await interruptible(() => textOf(answer.body), signal);
-    throw errorOfAnswer(answer.status, text, answer.retryAfterMs);
+    const { status, secret, retryAfterMs } = answer;
+    throw errorOfAnswer(status, secret ? text.replaceAll(secret, '[removed]') : text, retryAfterMs);
   }
 
   /** Sends the request and resolves to the text of the response, at most `maxLength` characters. */

@@ -66,6 +66,7 @@ export class HttpTransport implements ApiTransport {
     return {
       status,
       retryAfterMs: retryAfter(rawHeaders['retry-after']),
+      secret: authorization?.replace(/^\S+ /, ''),
       body: encoding === 'gzip' && !isEmpty ? unzipped(answer.body) : answer.body,
     };
   }
