@@ -2,6 +2,7 @@ import { forEachInSteps } from '../base/turn-gate.ts';
 import type { FeedTap } from '../k8s/feed/object-feed.ts';
 import type { ObjectName } from '../k8s/object-table.ts';
 import type { KubernetesObject, ResourceEvent } from '../k8s/resource.ts';
+import { isObject } from '../net/fields.ts';
 import { contentOf } from './mesh-tape.ts';
 import type { ListStep } from './tape-line.ts';
 import type { TapeLines } from './tape-lines.ts';
@@ -11,6 +12,21 @@ const OBJECTS_PER_STEP = 256;
 
 function nameOf({ namespace, name }: ObjectName): string {
   return `${namespace ?? ''}/${name}`;
+}
+
+/** Names of the annotations that the agent reads. */
+const READ_ANNOTATION = /(^|\.)cilium\.io\/|^io\.cilium\b|^service\.kubernetes\.io\//;
+
+/**
+ * Returns an object without the annotations that the agent does not read. They can contain secrets, for example
+ * `kubectl.kubernetes.io/last-applied-configuration`. CiliumNodes keep all, because they are fields of the node.
+ */
+function withReadAnnotations(object: KubernetesObject, kind: string): KubernetesObject {
+  const { metadata } = object;
+  const { annotations } = metadata;
+  if (!isObject(annotations) || kind === 'ciliumnodes') return object;
+  const read = Object.entries(annotations).filter(([name]) => READ_ANNOTATION.test(name));
+  return { ...object, metadata: { ...metadata, annotations: Object.fromEntries(read) } };
 }
 
 /** Writes the objects of one kind to a tape. */
@@ -37,7 +53,7 @@ class KindTape implements FeedTap {
       this.#addGone(object);
       return;
     }
-    const content = contentOf({ ev: 'object', kind: this.#kind, object }).slice(0, -1);
+    const content = this.#contentOf('object', object);
     this.#last.set(nameOf(object.metadata), content);
     this.#lines.addToBatch(content);
   }
@@ -65,7 +81,12 @@ class KindTape implements FeedTap {
 
   #addGone(object: KubernetesObject): void {
     this.#last.delete(nameOf(object.metadata));
-    this.#lines.addToBatch(contentOf({ ev: 'gone', kind: this.#kind, object }).slice(0, -1));
+    this.#lines.addToBatch(this.#contentOf('gone', object));
+  }
+
+  #contentOf(ev: 'object' | 'gone', object: KubernetesObject): string {
+    const kind = this.#kind;
+    return contentOf({ ev, kind, object: withReadAnnotations(object, kind) }).slice(0, -1);
   }
 
   /** Adds lines with the last version of each object, in steps. */
