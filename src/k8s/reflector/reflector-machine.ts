@@ -72,6 +72,8 @@ export interface ReflectorState {
   readonly internalSince: number | undefined;
   /** True if the reflector has waited since the last list. */
   readonly waited: boolean;
+  /** True if the last watch that ended regularly was short, and had events. */
+  readonly wasShort: boolean;
 }
 
 /** The next state and action of a reflector. */
@@ -85,7 +87,7 @@ export interface ReflectorStep {
 const HEALTHY_MS = 2 * 60_000;
 /** Time of consecutive internal errors after which a list replaces the watch. */
 const INTERNAL_MS = 60_000;
-/** A watch that ends within this time and without events counts as failed (KUBERNETES 3). */
+/** A watch that ends within this time is short. Without events, it counts as failed (KUBERNETES 3). */
 const SHORT_MS = 1000;
 /** Resets of watches that were open for this time are rare. Proxies close idle connections after 30 to 60 s. */
 const LONG_MS = 20_000;
@@ -102,6 +104,7 @@ const INITIAL: ReflectorState = {
   healthySince: undefined,
   internalSince: undefined,
   waited: false,
+  wasShort: false,
 };
 
 /** Returns the first state and action. */
@@ -265,8 +268,18 @@ function failureStep(
   return waitStep({ ...state, from, preferred: nextPreferred }, input, { next: 'list', reportedState });
 }
 
+/**
+ * Returns the step after a watch that has ended regularly. If several short watches follow each other, each is delayed,
+ * because a proxy may end a watch after each event, and a server can send a bookmark at any time.
+ */
 function endStep(state: ReflectorState, input: ReflectorInput & { readonly type: 'ended' }): ReflectorStep {
-  if (input.lastedMs >= SHORT_MS || input.eventful) return watchStep(state);
+  if (input.lastedMs >= SHORT_MS) return watchStep({ ...state, wasShort: false });
+  if (input.eventful && !state.wasShort) return watchStep({ ...state, wasShort: true });
+  if (input.eventful)
+    return {
+      state: { ...state, phase: 'waiting', next: 'watch' },
+      effect: { do: 'wait', failures: 1, atLeastMs: 0 },
+    };
   return waitStep(state, { now: input.now, retryAfterMs: 0 }, { next: 'watch', reportedState: 'waiting' });
 }
 

@@ -57,9 +57,12 @@ export interface ReflectorContext extends Runtime {
 const BACKOFF_MS = { first: 800, cap: 30_000 };
 /** Range of the requested duration of a watch (KUBERNETES 2). */
 const WATCH_SECONDS = { min: 300, max: 600 };
-/** A watch or streaming list that exceeds its duration by this time is cancelled. */
+/** A watch is cancelled this time after its duration, and a page of a list this time after the longest duration. */
 const TIMEOUT_MARGIN_MS = 30_000;
-/** Maximum time without data during a list. A list of 50,000 objects from etcd may take 20 s to start. */
+/**
+ * Maximum time without data during a list, and maximum time of a proof. A list of 50,000 objects from etcd may take
+ * 20 s to start.
+ */
 const LIST_SILENCE_MS = 60_000;
 /** Maximum time from the request of a watch to its response. */
 const OPENING_MS = 30_000;
@@ -300,11 +303,15 @@ export class Reflector implements FollowedResource {
     this.#deliver(events);
   }
 
-  /** Yields the bytes of a list. The limit of silence excludes the time in which the caller processes them. */
+  /**
+   * Yields the bytes of a list or a page. The limit of silence excludes the time in which the caller processes them.
+   * The limit of time includes it; an API server ends a list after a minute.
+   */
   async *#listBytes(
     exchange: Exchange,
     request: Omit<ApiRequest, 'signal'>,
   ): AsyncGenerator<Uint8Array, void, void> {
+    exchange.allowTime(WATCH_SECONDS.max * 1000 + TIMEOUT_MARGIN_MS);
     exchange.allowSilence(LIST_SILENCE_MS);
     for await (const bytes of exchange.read(await exchange.open(request))) {
       this.#onBytes();
@@ -334,7 +341,6 @@ export class Reflector implements FollowedResource {
     using exchange = this.#newExchange();
     const scanner = this.#newLineScanner();
     const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
-    exchange.allowTime(WATCH_SECONDS.max * 1000 + TIMEOUT_MARGIN_MS);
     for await (const bytes of this.#listBytes(exchange, { path })) {
       let version: string | undefined;
       const onValues = (values: readonly unknown[]): void => {
@@ -468,7 +474,7 @@ export class Reflector implements FollowedResource {
     const { lastPut } = this.#known;
     if (lastPut === undefined) return { type: 'proven', same: isQuick };
     using exchange = this.#newExchange();
-    exchange.allowSilence(LIST_SILENCE_MS);
+    exchange.allowTime(LIST_SILENCE_MS);
     const path = lastPutPath(this.#kind, lastPut);
     const list = parseList(await exchange.text({ path }, MAX_OBJECT_BYTES));
     const items: readonly unknown[] = Array.isArray(list['items']) ? list['items'] : [];

@@ -173,6 +173,19 @@ it('watches again after a regular end, unless the watch was short and empty: tha
   expect(after(999, false)).toEqual([{ do: 'wait', failures: 1, atLeastMs: 0 }, { do: 'watch' }]);
 });
 
+it('waits between short watches, although each has an event (regression: 60 watches a second)', () => {
+  const driven = new Driven(...WATCHING);
+  const short: Answer = { type: 'ended', lastedMs: 999, eventful: true };
+  expect(driven.answer(short)).toEqual({ do: 'watch' });
+  for (let again = 0; again < 3; again++) {
+    expect(driven.answer(OPENED, short)).toEqual({ do: 'wait', failures: 1, atLeastMs: 0 });
+    expect(driven.shown).toBe('watching');
+    expect(driven.answer(WAITED)).toEqual({ do: 'watch' });
+  }
+  expect(driven.answer({ ...short, lastedMs: 1000 })).toEqual({ do: 'watch' });
+  expect(driven.answer(short), 'the first again').toEqual({ do: 'watch' });
+});
+
 it('lists after a server has answered only internal errors for a minute (K 3)', () => {
   const nextOf = (driven: Driven, ms: number, answer = INTERNAL): unknown => {
     waitOf(driven.later(ms, answer));

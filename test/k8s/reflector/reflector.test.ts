@@ -557,6 +557,19 @@ describe('a list', () => {
     await api.takes('watch');
   });
 
+  it('whose server sends it byte by byte is abandoned after 10.5 minutes (regression: never)', async () => {
+    follow();
+    await (await api.takes('stream')).refuse(422);
+    const list = await api.takes('list');
+    for (let part = 0; part < 21; part++) {
+      expect(list.signal.aborted).toBe(false);
+      await list.write(' ');
+      await advance(clock, 30_000);
+    }
+    expect(list.signal.aborted).toBe(true);
+    expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'silent' } });
+  });
+
   it('without objects that no API server stores is complete; they are counted', async () => {
     follow();
     await (await api.takes('stream')).refuse(422);
