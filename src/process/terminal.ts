@@ -64,13 +64,18 @@ export class Terminal {
   }
 }
 
-// Control characters (C0 and C1), bidirectional marks and overrides. An untrusted name must not control the terminal.
-const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+// Control characters (C0 and C1), invisible ones such as bidirectional overrides and zero-width spaces, and separators
+// of lines. An untrusted name must not control the terminal, look like another name, or end a line of the log.
+const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 const UNSAFE_TEXT = new RegExp(UNSAFE.source, 'u');
 
-/** Returns untrusted text with all characters that could control a terminal as escapes. */
+/** Returns untrusted text with all invisible characters, which could control a terminal, as escapes of JSON. */
 export function printable(text: string): string {
-  return text.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  return text.replace(UNSAFE, (character) => character.split('').map(escaped).join(''));
+}
+
+function escaped(codeUnit: string): string {
+  return `\\u${codeUnit.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
 export function printableLines(text: string): string {

@@ -25,6 +25,10 @@ describe('a terminal', () => {
   it('is not controlled by names from outside', () => {
     expect(printable('a\u001B[31mb\r\n\u202Ec')).toBe('a\\u001b[31mb\\u000d\\u000a\\u202ec');
     expect(printable('größe-北')).toBe('größe-北');
+    // Regression: names with a zero-width space or a tag looked like others, and a separator ended a line of the log.
+    const invisible = 'a\u200Bb\uFEFF\u00AD\u2028\u2029\u{E0041}';
+    expect(printable(invisible)).toBe('a\\u200bb\\ufeff\\u00ad\\u2028\\u2029\\udb40\\udc41');
+    expect(JSON.parse(`"${printable(invisible)}"`)).toBe(invisible);
     expect(alignColumns([['a\u001B[31m', 'b\r']])).toEqual(['a\\u001b[31m  b\\u000d']);
   });
 
