@@ -165,3 +165,35 @@ describe('while only the test advances the time', () => {
     expect(await ended()).toBe('deadline');
   });
 });
+
+describe('an answer of the maximum size', () => {
+  /** Returns an answer of this number of bytes: no keys, and an unknown field. */
+  function answerOf(bytes: number): Buffer {
+    const HEAD_BYTES = 5; // tag and length of the unknown field
+    const content = Buffer.alloc(bytes - NO_KEYS.length - HEAD_BYTES);
+    const answer = Buffer.concat([NO_KEYS, message(bytesField(15, content))]);
+    expect(answer).toHaveLength(bytes);
+    return answer;
+  }
+
+  /** Returns the error code of a read whose answer has this number of bytes; undefined if it succeeds. */
+  async function codeOfRead(bytes: number, config: Partial<EtcdConfig> = {}): Promise<string | undefined> {
+    const options = { deadlineMs: PROGRESS_TIMEOUT_MS, ...config };
+    const transport = await connected({ range: () => answerOf(bytes) }, options);
+    const read = transport.range({ ...keyRange('p/'), limit: 10 });
+    return read.then(
+      () => undefined,
+      ({ code }) => code,
+    );
+  }
+
+  it('is read; one byte more is too large', async () => {
+    const maxMessageBytes = 3 << 20;
+    expect(await codeOfRead(maxMessageBytes, { maxMessageBytes })).toBeUndefined();
+    expect(await codeOfRead(maxMessageBytes + 1, { maxMessageBytes })).toBe('too-large');
+  });
+
+  it('has 64 MiB by default', async () => {
+    expect(await codeOfRead((64 << 20) + 1)).toBe('too-large');
+  });
+});
