@@ -27,9 +27,10 @@ export function uncertaintyLines(past: PastDocument): readonly string[] {
 /** Returns the lines below an object of an earlier moment. */
 export function pastLines(past: PastDocument | undefined): readonly string[] {
   if (past === undefined) return [];
-  const { at, effectiveSince, effectiveUntil } = past;
+  const { at, effectiveSince, effectiveUntil, claimsComplete } = past;
+  const end = claimsComplete === false ? 'the end of that agent' : 'now';
   const since = effectiveSince === undefined ? 'before the retained changes' : localTimeText(effectiveSince);
-  const until = effectiveUntil === undefined ? 'now' : localTimeText(effectiveUntil);
+  const until = effectiveUntil === undefined ? end : localTimeText(effectiveUntil);
   return [`as of ${localTimeText(at)}; unchanged from ${since} to ${until}`, ...uncertaintyLines(past)];
 }
 

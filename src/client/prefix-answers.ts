@@ -20,7 +20,7 @@ import {
   withIncomplete,
 } from './answer.ts';
 import { incompleteTexts } from './cluster-text.ts';
-import { uncertaintyLines } from './history-answers.ts';
+import { pastLines, uncertaintyLines } from './history-answers.ts';
 import { type ListFilters, type PrintedList, printedList, withQuery } from './list.ts';
 
 const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
@@ -92,7 +92,7 @@ async function pastAnswer(key: string, at: string, ask: Ask, view: View): Promis
   const past = await findDocument<ExplanationDocument>(ask, path);
   const [entry] = past?.claims ?? [];
   if (entry === undefined || past?.past === undefined) return notFoundAnswer(`${key} at ${at}`);
-  const lines = [...objectLines(PREFIX_COLUMNS, [entry], view), ...uncertaintyLines(past.past)];
+  const lines = [...objectLines(PREFIX_COLUMNS, [entry], view), ...pastLines(past.past)];
   return { json: { ...entry, past: past.past }, lines, succeeded: true, names: [entry.prefix] };
 }
 

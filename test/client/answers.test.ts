@@ -278,7 +278,7 @@ describe('a past answer', () => {
     ]).toMatchInlineSnapshot(`
       [
         "as of 2020-01-02 03:04:01.006; unchanged from 2020-01-02 03:04:02.006 to 2020-01-02 03:04:03.006",
-        "as of 2020-01-02 03:04:01.006; unchanged from before the retained changes to now",
+        "as of 2020-01-02 03:04:01.006; unchanged from before the retained changes to the end of that agent",
         "before the last start of the agent: only claims with a recorded change are known",
         "not certain: a cluster or a kind of Kubernetes objects was not read completely at that time (baltic, Kubernetes pods)",
         "as of 2020-01-02 03:04:01.006; unchanged from 2020-01-02 03:04:02.006 to 2020-01-02 03:04:03.006",
@@ -354,6 +354,14 @@ describe('a past answer', () => {
   ])('of %j with a claim %j ends with %j', async (past, more, end) => {
     const [, row] = await explain({ at: at(1), certain: true, ...past }, [{ ...claim, ...more }]);
     expect(row).toMatch(new RegExp(`since before the retained changes, ${end}$`));
+  });
+
+  it('of ipcache get has the time and since and until when it is unchanged (regression: only the entry)', async () => {
+    const documents = {
+      '/v1/ipcache/explain/10.0.0.1?at=2020-01-01': { prefix: '10.0.0.1/32', claims: [claim], past: PAST },
+    };
+    const { lines } = await answerOf(getPrefix('10.0.0.1', '2020-01-01'), documents);
+    expect(lines.slice(2)).toEqual(pastLines(PAST));
   });
 
   it('has no entry if the prefix had none then', async () => {
