@@ -200,7 +200,9 @@ async function demonstrate(scratch: Scratch): Promise<void> {
   const pins = scratch.bpffs();
   const cgroup = scratch.cgroup();
   const answer = probeHost(readHost(), { pinFolder: pins, cgroup });
-  const missing = new Set(answer.parts.flatMap((part) => (part.part === 'nftables' ? [] : part.missing)));
+  const missing = new Set(
+    answer.pieces.flatMap(({ piece, missing: of }) => (piece === 'nftables' ? [] : of)),
+  );
   if (missing.size > 0) throw new Error(`missing on this machine: ${[...missing].join('; ')}`);
 
   print('Three clusters, a network namespace each; each has a pod of the service shop/checkout.');

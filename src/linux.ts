@@ -31,7 +31,7 @@ export type {
   WantedPart,
 } from './datapath/linux/linux-datapath.ts';
 export type { NodePathsOptions } from './datapath/linux/paths/node-paths.ts';
-export type { DatapathPart, PartAnswer, ProbeAnswer } from './datapath/linux/probe.ts';
+export type { DatapathPiece, PieceAnswer, ProbeAnswer } from './datapath/linux/probe.ts';
 export type { ServiceInputs } from './datapath/linux/services/desired-services.ts';
 export { SyscallError } from './datapath/linux/syscall/syscall-error.ts';
 export type { AttachedBy, TrafficPlace } from './datapath/linux/traffic/attached-program.ts';

@@ -42,15 +42,16 @@ function placeLine({ kernel, layout, pinFolder, cgroup, dryRun }: DatapathDocume
   return printable(dryRun ? `${where}; dry run, nothing is written` : where);
 }
 
-/** Returns the lines of a table of parts. A part has a row for each missing requirement. */
+/** Returns the lines of a table of parts or pieces. Each has a row for each missing requirement. */
 function partTable(
+  title: 'PART' | 'PIECE',
   parts: readonly { readonly name: string; readonly state: string; readonly missing: readonly string[] }[],
 ): readonly string[] {
   const rows = parts.flatMap(({ name, state, missing: [first = '', ...others] }) => [
     [name, state, first],
     ...others.map((reason) => ['', '', reason]),
   ]);
-  return table([['PART', 'STATE', ''], ...rows], { wide: true });
+  return table([[title, 'STATE', ''], ...rows], { wide: true });
 }
 
 /** Returns the status of the datapath as text: parts, missing requirements and the state of the kernel. */
@@ -61,7 +62,7 @@ function datapathLines(datapath: DatapathDocument): readonly string[] {
   return [
     placeLine(datapath),
     '',
-    ...partTable(parts),
+    ...partTable('PART', parts),
     ...(tables.length === 0 ? [] : ['', ...documentTable(COLUMNS, tables, { wide: false })]),
     ...tables.flatMap(({ name, waiting }) =>
       waiting === 0
@@ -107,23 +108,23 @@ export const askDatapathStatus: Question = async (ask) => {
   return { json: datapath, lines: datapathLines(datapath), succeeded: isHealthy(datapath) };
 };
 
-/** Returns the parts of a datapath that can run on this machine. `reason`: why no agent was asked. */
-export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, reason: string): Answer {
-  const rows = parts.map(({ part, missing }) => ({
-    name: part,
+/** Returns the pieces of a datapath that can run on this machine. `reason`: why no agent was asked. */
+export function hostAnswer({ kernel, pieces, pinFolder, cgroup }: ProbeAnswer, reason: string): Answer {
+  const rows = pieces.map(({ piece, missing }) => ({
+    name: piece,
     state: missing.length === 0 ? 'available' : 'unavailable',
     missing,
   }));
   return {
-    json: { kernel, pinFolder, cgroup, parts },
+    json: { kernel, pinFolder, cgroup, pieces },
     lines: [
-      printable(`${reason}. Parts that could run on this machine:`),
+      printable(`${reason}. Pieces of the datapath that could run on this machine:`),
       '',
       printable(`Linux ${kernel}, pins in ${pinFolder}, cgroup ${cgroup ?? '-'}`),
       '',
-      ...partTable(rows),
+      ...partTable('PIECE', rows),
     ],
-    succeeded: parts.every(({ missing }) => missing.length === 0),
+    succeeded: pieces.every(({ missing }) => missing.length === 0),
   };
 }
 

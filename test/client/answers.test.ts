@@ -149,26 +149,26 @@ describe('datapath status', () => {
   });
 
   it('of a machine without an agent lists what could run', () => {
-    const parts = [
-      { part: 'ipcache' as const, missing: [] },
-      { part: 'services' as const, missing: ['no BTF', 'no cgroup'] },
+    const pieces = [
+      { piece: 'maps' as const, missing: [] },
+      { piece: 'sockets' as const, missing: ['no BTF', 'no cgroup'] },
     ];
-    const probe = { kernel: '6.1', pinFolder: '/pins', cgroup: undefined, parts };
+    const probe = { kernel: '6.1', pinFolder: '/pins', cgroup: undefined, pieces };
     const { lines, succeeded, json } = hostAnswer(probe as never, 'No agent is running');
     expect(lines).toMatchInlineSnapshot(`
       [
-        "No agent is running. Parts that could run on this machine:",
+        "No agent is running. Pieces of the datapath that could run on this machine:",
         "",
         "Linux 6.1, pins in /pins, cgroup -",
         "",
-        "PART      STATE",
-        "ipcache   available",
-        "services  unavailable  no BTF",
-        "                       no cgroup",
+        "PIECE    STATE",
+        "maps     available",
+        "sockets  unavailable  no BTF",
+        "                      no cgroup",
       ]
     `);
     expect([succeeded, json]).toEqual([false, probe]);
-    expect(hostAnswer({ ...probe, parts: parts.slice(0, 1) } as never, '').succeeded).toBe(true);
+    expect(hostAnswer({ ...probe, pieces: pieces.slice(0, 1) } as never, '').succeeded).toBe(true);
   });
 });
 

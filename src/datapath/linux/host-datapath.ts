@@ -13,7 +13,7 @@ import { HostAccess } from './host-access.ts';
 import type { HostDatapathContext, HostDatapathOptions } from './host-options.ts';
 import { openIPCache, openNodes, retireNodes } from './host-parts.ts';
 import { LinuxDatapath, type WantedPart } from './linux-datapath.ts';
-import { type DatapathPart, missingFor, type ProbeAnswer, probeHost, readHost } from './probe.ts';
+import { type DatapathPiece, missingFor, type ProbeAnswer, probeHost, readHost } from './probe.ts';
 import { openNftables, openSockets, retirePrograms, retireRules } from './services/service-parts.ts';
 
 /** The datapath of this host, and the result of its probe. */
@@ -47,7 +47,7 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
   const { pinFolder, cgroup, routing } = options;
   const probe = probeHost(readHost(), { pinFolder, cgroup });
   const access = new HostAccess(options, context);
-  const canRun = (part: DatapathPart): boolean => missingFor(probe, part).length === 0;
+  const canRun = (piece: DatapathPiece): boolean => missingFor(probe, piece).length === 0;
   const openServices: Readonly<Record<HostDatapathOptions['services'], WantedPart['open']>> = {
     off: undefined,
     nftables: () => openNftables(access),

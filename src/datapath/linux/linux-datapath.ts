@@ -2,7 +2,7 @@ import { messageOf } from '../../base/failure.ts';
 import { counted } from '../../base/show-value.ts';
 import { connectDatapath, type Datapath, type DatapathEngines } from '../datapath.ts';
 import type { KeptItems, KeptItemsStatus, PrintedStep } from './kept-items.ts';
-import { type DatapathPart, missingFor, type ProbeAnswer } from './probe.ts';
+import { type DatapathPiece, missingFor, type ProbeAnswer } from './probe.ts';
 import type { ServiceInputs } from './services/desired-services.ts';
 
 /** The parts fed by the engines. If one is off or cannot run, the others still run. */
@@ -32,7 +32,7 @@ export interface LinuxPart extends Disposable {
 export interface WantedPart {
   readonly name: LinuxPartName;
   /** Parts of the probe which must be available. */
-  readonly needs: readonly DatapathPart[];
+  readonly needs: readonly DatapathPiece[];
   /** Undefined if the part is off. */
   readonly open: (() => LinuxPart) | undefined;
   /** If the part is off, removes the items of an earlier process when the caches are complete. */

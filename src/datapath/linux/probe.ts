@@ -4,10 +4,10 @@ import { join, resolve } from 'node:path';
 import { missingLibrary, systemProblem } from './syscall/native.ts';
 
 /**
- * What a part of the datapath consists of: `routes` and `tunnel` (nodes), `maps` (ipcache), `sockets` and `nftables`
+ * A piece of a part of the datapath: `routes` and `tunnel` (nodes), `maps` (ipcache), `sockets` and `nftables`
  * (services). Each has its own requirements.
  */
-export type DatapathPart = 'maps' | 'sockets' | 'routes' | 'tunnel' | 'nftables';
+export type DatapathPiece = 'maps' | 'sockets' | 'routes' | 'tunnel' | 'nftables';
 
 /** Facts about a host, in the kernel's format. */
 export interface HostFacts {
@@ -35,18 +35,18 @@ export interface ProbeOptions {
 }
 
 /**
- * A {@link DatapathPart} and its missing requirements, one sentence each with a remedy. `missing` is empty if the part
- * can run.
+ * A {@link DatapathPiece} and its missing requirements, one sentence each with a remedy. `missing` is empty if the
+ * piece can run.
  */
-export interface PartAnswer {
-  readonly part: DatapathPart;
+export interface PieceAnswer {
+  readonly piece: DatapathPiece;
   readonly missing: readonly string[];
 }
 
 /** What a host offers to a datapath. */
 export interface ProbeAnswer {
   readonly kernel: string;
-  readonly parts: readonly PartAnswer[];
+  readonly pieces: readonly PieceAnswer[];
   readonly pinFolder: string;
   /** The cgroup to attach to; `undefined` if there is none. */
   readonly cgroup: string | undefined;
@@ -86,7 +86,7 @@ export function readHost(proc = '/proc'): HostFacts {
 }
 
 /**
- * Returns the parts of a datapath that can run on a host, and the missing requirements of the others. Decides by the
+ * Returns the pieces of a datapath that can run on a host, and the missing requirements of the others. Decides by the
  * facts alone: changes nothing and makes no trial call.
  */
 export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions): ProbeAnswer {
@@ -101,7 +101,7 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
     ...missingBpffs(host, mounts, folder),
   ];
   const network = missingCapability(host, 'CAP_NET_ADMIN');
-  const parts: readonly (readonly [DatapathPart, readonly string[]])[] = [
+  const pieces: readonly (readonly [DatapathPiece, readonly string[]])[] = [
     ['maps', maps],
     ['sockets', [...maps, ...network, ...missingCgroup(mounts, group)]],
     ['routes', network],
@@ -110,15 +110,18 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
   ];
   return {
     kernel: host.release,
-    parts: parts.map(([part, missing]) => ({ part, missing: problem === undefined ? missing : [problem] })),
+    pieces: pieces.map(([piece, missing]) => ({
+      piece,
+      missing: problem === undefined ? missing : [problem],
+    })),
     pinFolder: folder,
     cgroup: group,
   };
 }
 
-/** Returns the missing requirements of a part; empty if it can run. */
-export function missingFor(answer: ProbeAnswer, part: DatapathPart): readonly string[] {
-  return answer.parts.find((one) => one.part === part)?.missing ?? [];
+/** Returns the missing requirements of a piece; empty if it can run. */
+export function missingFor(answer: ProbeAnswer, piece: DatapathPiece): readonly string[] {
+  return answer.pieces.find((one) => one.piece === piece)?.missing ?? [];
 }
 
 function missingKernel({ release: version }: HostFacts): readonly string[] {

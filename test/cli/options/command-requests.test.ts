@@ -321,8 +321,8 @@ describe('dpcache monitor', () => {
 
 describe('dpcache datapath', () => {
   it('status without an agent tells what could run with these pins and this cgroup', async () => {
-    const parts = [{ part: 'ipcache', missing: ['no BTF'] }];
-    const answer = { kernel: '6.1', pinFolder: '/p', cgroup: '/c', parts };
+    const pieces = [{ piece: 'maps', missing: ['no BTF'] }];
+    const answer = { kernel: '6.1', pinFolder: '/p', cgroup: '/c', pieces };
     const probed = vi.spyOn(probe, 'probeHost').mockReturnValue(answer as never);
     const given = await run('datapath status --datapath-pins /p --datapath-cgroup /c -o json', {
       unserved: 'ENOENT',
@@ -331,8 +331,8 @@ describe('dpcache datapath', () => {
     expect([given.status, JSON.parse(given.stdout)]).toEqual([1, answer]);
     const text = await run('datapath status', { unserved: 'ENOENT' });
     expect(probed.mock.calls[1]?.[1]).toEqual({ pinFolder: '/sys/fs/bpf/dpcache' });
-    expect(text.stdout).toContain(`No agent is running at ${SOCKET}. Parts`);
-    probed.mockReturnValue({ ...answer, parts: [] } as never);
+    expect(text.stdout).toContain(`No agent is running at ${SOCKET}. Pieces`);
+    probed.mockReturnValue({ ...answer, pieces: [] } as never);
     expect((await run('datapath status', { unserved: 'ENOENT' })).status).toBe(0);
   });
 
@@ -360,7 +360,7 @@ describe('dpcache datapath', () => {
     'clean and status do not conclude from %j that no agent runs (regression: an interrupted clean removed everything)',
     async (code) => {
       const clean = vi.spyOn(cleanHost, 'cleanHost').mockReturnValue({ removed: [], remaining: [] } as never);
-      const probed = vi.spyOn(probe, 'probeHost').mockReturnValue({ parts: [] } as never);
+      const probed = vi.spyOn(probe, 'probeHost').mockReturnValue({ pieces: [] } as never);
       for (const name of ['clean', 'status'])
         expect(await run(`datapath ${name}`, { unserved: code })).toMatchObject({ status: 1, stdout: '' });
       expect([clean.mock.calls, probed.mock.calls]).toEqual([[], []]);

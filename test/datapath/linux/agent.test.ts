@@ -31,8 +31,8 @@ describeOnLinux('without privilege', ['user-namespaces'], () => {
     const within = (...flags: readonly string[]) => {
       const run = spawnSync('unshare', [...flags, ...node], { encoding: 'utf8' });
       expect(run.stderr).toBe('');
-      const { parts } = JSON.parse(run.stdout) as ProbeAnswer;
-      return Object.fromEntries(parts.map(({ part, missing }) => [part, missing.join()]));
+      const { pieces } = JSON.parse(run.stdout) as ProbeAnswer;
+      return Object.fromEntries(pieces.map(({ piece, missing }) => [piece, missing.join()]));
     };
     expect(within('--user', '--map-root-user', '--net')).toMatchObject({
       maps: expect.stringContaining('CAP_BPF has no effect in a user namespace'),

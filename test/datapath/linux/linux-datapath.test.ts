@@ -98,7 +98,7 @@ class Rig {
   }
 }
 
-const ABLE: ProbeAnswer = { kernel: '6.18', pinFolder: '/pins', cgroup: '/cgroup', parts: [] };
+const ABLE: ProbeAnswer = { kernel: '6.18', pinFolder: '/pins', cgroup: '/cgroup', pieces: [] };
 
 describe('a Linux datapath', () => {
   it('runs the parts that are available, and reports the missing requirements of the others', async () => {
@@ -108,7 +108,7 @@ describe('a Linux datapath', () => {
     };
     const probe: ProbeAnswer = {
       ...ABLE,
-      parts: [{ part: 'routes', missing: ['CAP_NET_ADMIN is missing'] }],
+      pieces: [{ piece: 'routes', missing: ['CAP_NET_ADMIN is missing'] }],
     };
     const datapath = rig.open({ services: failing }, probe);
     await rig.turns.until(datapath.adopt());

@@ -36,7 +36,7 @@ function probed(facts: Parameters<typeof host>[0] = {}, cgroup?: string): ProbeA
 describe('the probe of a host', () => {
   it('finds that every part is available, and the mounted cgroup2', () => {
     const answer = probed();
-    expect(answer.parts.filter(({ missing }) => missing.length > 0)).toEqual([]);
+    expect(answer.pieces.filter(({ missing }) => missing.length > 0)).toEqual([]);
     expect(answer).toMatchObject({
       kernel: '6.18.44-custom',
       pinFolder: '/sys/fs/bpf/dpcache',
@@ -95,7 +95,7 @@ describe('the probe of a host', () => {
   ])('reports the missing requirement: %s', (_, facts, expected) => {
     const answer = probed(facts);
     for (const [part, pattern] of Object.entries(expected)) {
-      const { missing } = answer.parts.find((one) => one.part === part) ?? { missing: ['no such part'] };
+      const { missing } = answer.pieces.find((one) => one.piece === part) ?? { missing: ['no such part'] };
       if (pattern === undefined) expect([part, ...missing]).toEqual([part]);
       else expect(missing.join('\n')).toMatch(pattern);
     }
@@ -116,8 +116,8 @@ describe('the probe of a host', () => {
   });
 
   it('reports each problem once', () => {
-    const { missing } = probed({ release: '4.9.0', capabilities: 0n }).parts.find(
-      ({ part }) => part === 'sockets',
+    const { missing } = probed({ release: '4.9.0', capabilities: 0n }).pieces.find(
+      ({ piece }) => piece === 'sockets',
     ) ?? {
       missing: [],
     };

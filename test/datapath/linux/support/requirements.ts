@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { describe, it } from 'vitest';
-import { type DatapathPart, probeHost, readHost } from '../../../../src/datapath/linux/probe.ts';
+import { type DatapathPiece, probeHost, readHost } from '../../../../src/datapath/linux/probe.ts';
 import { cgroup2Mount, Scratch } from './scratch.ts';
 
 /** Programs that show the content of the kernel. */
@@ -11,7 +11,7 @@ type Witness = 'bpftool' | 'ip' | 'nft' | 'ping' | 'setpriv' | 'ss' | 'tc';
  * cgroups.
  */
 export type Need =
-  | Exclude<DatapathPart, 'nftables'>
+  | Exclude<DatapathPiece, 'nftables'>
   | 'nftables'
   | 'namespaces'
   | 'user-namespaces'
@@ -47,24 +47,24 @@ function failureToMake(make: (scratch: Scratch) => void): string | undefined {
 }
 
 /** Returns the result of the agent's probe of a part with a place for pins. Then the part itself is tried. */
-function missingPart(part: DatapathPart): string | undefined {
+function missingPart(part: DatapathPiece): string | undefined {
   const facts = readHost();
   if (part === 'maps' || part === 'sockets') {
     const failed = failureToMake((scratch) => {
       const pinFolder = scratch.bpffs();
       const cgroup = part === 'sockets' ? scratch.cgroup() : cgroup2Mount();
       const answer = probeHost(readHost(), { pinFolder, cgroup });
-      const missing = answer.parts.find((one) => one.part === part)?.missing ?? [];
+      const missing = answer.pieces.find((one) => one.piece === part)?.missing ?? [];
       if (missing.length > 0) throw new Error(missing.join('; '));
     });
     if (failed === undefined) return undefined;
     const said =
-      probeHost(facts, { pinFolder: '/sys/fs/bpf' }).parts.find((one) => one.part === part)?.missing ?? [];
+      probeHost(facts, { pinFolder: '/sys/fs/bpf' }).pieces.find((one) => one.piece === part)?.missing ?? [];
     const more = said.filter((text) => !text.includes('mount -t bpf') && !failed.includes(text));
     return [...more, failed].join('; ');
   }
   const answer = probeHost(facts, { pinFolder: '/sys/fs/bpf' });
-  const missing = answer.parts.find((one) => one.part === part)?.missing ?? [];
+  const missing = answer.pieces.find((one) => one.piece === part)?.missing ?? [];
   if (missing.length > 0) return missing.join('; ');
   const within = ['unshare', '--net'] as const;
   if (part === 'routes') return failureOf(...within, 'ip', 'route', 'show', 'table', 'all');
