@@ -21,18 +21,24 @@ const keepHangup = (): void => {
 };
 if (isDaemon) process.on('SIGHUP', keepHangup);
 
+/** Time in which a repeated signal counts as one, because timeout(1) signals the process and then its group. */
+const SAME_SIGNAL_MS = 100;
+
 const stop = new AbortController();
 /** True if the command has read `signal`, so that it can stop its steps. */
 let isStoppable = false;
-// Handled once each, so that a second signal ends the process immediately.
-for (const signal of ['SIGINT', 'SIGTERM'] as const)
-  process.once(signal, () => {
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  const onSignal = (): void => {
+    // A later signal ends the process immediately, by default.
+    setTimeout(() => process.removeListener(signal, onSignal), SAME_SIGNAL_MS).unref();
     stop.abort();
     // The command may never settle, for example because a disk does not answer.
     if (isStoppable) setTimeout(() => exitSoon(EXIT.failed), PROCESS_STOP_MS).unref();
     // A daemon that is still loading has nothing to stop.
     else exitSoon(isDaemon ? EXIT.ok : EXIT.failed);
-  });
+  };
+  process.on(signal, onSignal);
+}
 
 const stderr = new ProcessOutput(process.stderr, { onClosed: () => {}, onFailed: () => {} });
 const stdout = new ProcessOutput(process.stdout, {
