@@ -1,7 +1,7 @@
 import { it } from 'vitest';
 import { MeshChecks, OUTAGE } from './support/checks.ts';
 import { exampleWorld } from './support/example-world.ts';
-import { RunningMesh } from './support/running-mesh.ts';
+import { RECOVERY_MS, RunningMesh } from './support/running-mesh.ts';
 import type { Cluster } from './support/world.ts';
 
 /** A step of the walk-through, and the lines of logs that it explains. */
@@ -172,7 +172,7 @@ it('all agents of a mesh answer what exists', async () => {
   await checks.expectEqual('the start');
   for (const { title, run, logs } of STEPS) {
     await run(mesh, atlantic, baltic);
-    await mesh.settle();
+    await mesh.settle(logs === undefined ? undefined : RECOVERY_MS);
     await checks.expectEqual(title, logs);
   }
 });

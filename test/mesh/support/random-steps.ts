@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { RunningMesh } from './running-mesh.ts';
+import { RECOVERY_MS, type RunningMesh } from './running-mesh.ts';
 import type { Cluster } from './world.ts';
 
 /** Chooses an index, a name or a flag from a number of the generator. */
@@ -233,6 +233,7 @@ export async function playStep(mesh: RunningMesh, step: RandomStep): Promise<voi
     await mesh.settle(step.pauseMs);
   }
   await end?.();
-  // Longer than the time for which kvstoremesh keeps the copy of a cluster that has left the mesh.
-  await mesh.settle(step.fault === 'it has left the mesh' ? 300_000 : undefined);
+  if (step.fault === 'no fault') return mesh.settle();
+  // Kvstoremesh keeps the copy of a cluster that has left the mesh for 180 s.
+  await mesh.settle(step.fault === 'it has left the mesh' ? 300_000 : RECOVERY_MS);
 }

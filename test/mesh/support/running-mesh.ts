@@ -89,8 +89,10 @@ interface RunningCluster {
   readonly processes: Map<string, Process>;
 }
 
-/** Time after which nothing changes any more. A reflector waits at most 60 s before it lists again. */
-const QUIET_MS = 90_000;
+/** Time after which nothing changes any more. An agent follows the objects again 30 s after it has lost its kvstore. */
+const QUIET_MS = 40_000;
+/** The same after an outage, because a reflector waits for up to 60 s before it lists again. */
+export const RECOVERY_MS = 90_000;
 const RESTART_MS = 10_000;
 
 /** Returns true if an agent writes a checkpoint, and restores it at its start. */
