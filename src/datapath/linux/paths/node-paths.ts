@@ -29,6 +29,7 @@ const NODE_PACE_MS = 1;
 const VALIDATION_AGE_MS = 30_000;
 const NODES_PER_TURN = 64;
 const MAX_REPORTED = 16;
+const UNRESOLVED = 'cannot resolve the paths to nodes';
 /** Overhead of VXLAN: Ethernet, IP, UDP and its own header. */
 const VXLAN_BYTES = { ipv4: 50, ipv6: 70 } as const;
 
@@ -95,7 +96,10 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#options = options;
     this.#context = context;
     this.#remoteCIDRs = new RemoteCIDRs(options.remoteCIDRs);
-    this.kept = new KeptTable(table, this.#claims, context);
+    this.kept = new KeptTable(table, this.#claims, {
+      ...context,
+      whenDeletesAllowed: () => this.#deletesAllowed(),
+    });
     this.#repairTask = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
@@ -105,7 +109,7 @@ export class NodePaths implements NodeHandler, Disposable {
       context.clock,
       () => Math.max(EVENT_PACE_MS, this.#nodes.size * NODE_PACE_MS),
       async () => {
-        const isDone = await this.#attempt('cannot resolve the paths to nodes', () => this.#resolveAll());
+        const isDone = await this.#attempt(UNRESOLVED, () => this.#resolveAll());
         if (!isDone) void this.#resolveTask.request(); // the claims of the other nodes may be outdated
       },
     );
@@ -197,8 +201,27 @@ export class NodePaths implements NodeHandler, Disposable {
   #setOther(node: Node): void {
     this.#nodes.set(node.fullName, node);
     this.#reserve(node, usedPrefixes(node));
-    const reason = this.#resolve(node);
+    let reason: string | undefined;
+    try {
+      reason = this.#resolve(node);
+    } catch (error) {
+      void this.#resolveTask.request(); // until then, deletes wait
+      throw error;
+    }
     if (reason !== undefined) throw new NoPathError(reason);
+  }
+
+  /**
+   * Resolves when deletes may be applied. They wait for a planned resolution, because it may claim the items: after a
+   * restart, all items of the tunnel are unclaimed until the local node is known. Rejects if the resolution fails.
+   */
+  async #deletesAllowed(): Promise<void> {
+    if (!this.#resolveTask.isIdle) {
+      await this.#resolveTask.request();
+      const failure = this.#problems.get(UNRESOLVED);
+      if (failure !== undefined) throw new Error(failure);
+    }
+    await this.#context.whenDeletesAllowed?.();
   }
 
   /**

@@ -26,6 +26,11 @@ export class PacedTask implements Disposable {
     return this.#clock.now() - this.#started;
   }
 
+  /** True if no run is in progress or planned. */
+  get isIdle(): boolean {
+    return !this.#isRunning && this.#timer === undefined;
+  }
+
   /** Resolves when a run that started after this call has ended, or when the task is disposed of. */
   request(): Promise<void> {
     if (this.#isDisposed) return Promise.resolve();

@@ -153,6 +153,57 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'nftables', 'nft', 'name
     expect(host.run('ip', '-br', 'link')).not.toContain(DEVICE);
   });
 
+  /** Lets a process write the paths of the nodes, then another one read them, which has not received the nodes yet. */
+  async function restarted(): Promise<PathsUnderTest> {
+    const before = under();
+    await before.start();
+    for (const one of [own, near, far]) before.paths.nodeAdd(one);
+    await before.settle();
+    before.paths[Symbol.dispose]();
+    const after = under();
+    await after.turns.until(after.paths.start());
+    return after;
+  }
+
+  it('are not deleted if the local node arrives last, and deletes are then allowed (regression: the tunnel was deleted and created again)', async () => {
+    const after = await restarted();
+    const { turns, table, paths } = after;
+    const apply = vi.spyOn(table, 'apply');
+    paths.nodeAdd(near);
+    expect(() => paths.nodeAdd(far)).toThrow('the tunnel address of this node is unknown');
+    turns.clock.advance(0); // the paths are resolved, and not again within a second
+    await turns.settle();
+    paths.nodeAdd(own);
+    paths.kept.allowDeletes();
+    await turns.settle();
+    await after.settle();
+    expect(apply).not.toHaveBeenCalled();
+    expect(routes()).toHaveLength(2);
+    expect(paths.kept.status()).toMatchObject({ state: 'in-sync', actual: 4, pending: 0 });
+  });
+
+  it('are not deleted while the kernel cannot answer where a node is (regression: the route was deleted and added again)', async () => {
+    const after = await restarted();
+    const { turns, table, paths } = after;
+    const apply = vi.spyOn(table, 'apply');
+    for (const one of [own, far]) paths.nodeAdd(one);
+    await after.settle();
+    const ask = vi.spyOn(NetlinkSocket.prototype, 'ask').mockImplementation(() => {
+      throw new SyscallError('route to 192.168.0.2', ENOMEM);
+    });
+    expect(() => paths.nodeAdd(near)).toThrow('ENOMEM');
+    paths.kept.allowDeletes();
+    for (let second = 0; second < 3; second++) {
+      turns.clock.advance(1_000);
+      await turns.settle();
+    }
+    ask.mockRestore();
+    await after.settle();
+    expect(apply).not.toHaveBeenCalled();
+    expect(paths.problems()).toEqual([]);
+    expect(paths.kept.status()).toMatchObject({ state: 'in-sync', actual: 4, pending: 0 });
+  });
+
   it('are kept if the kernel has no memory for a lookup of the next hop (regression: their routes were deleted)', async () => {
     const one = under();
     await one.start();
