@@ -216,7 +216,12 @@ export class Agent implements ReadModel, PlayTarget {
       options,
       nodeName,
       clusterName,
-      incompleteInputs: () => this.incompleteInputs(),
+      incompleteInputs: () => [
+        ...this.incompleteInputs(),
+        ...(this.#kubernetes?.areLabelsApplied === false
+          ? ['Kubernetes: prefixes with labels have no identity yet']
+          : []),
+      ],
       serviceInputs: () => this.#serviceInputs(),
       onRepairFailed: (error) => this.#history?.noteFailure('datapath linux', messageOf(error)),
     });

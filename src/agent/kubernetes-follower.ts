@@ -174,6 +174,11 @@ export class KubernetesFollower {
     this.#layer?.releaseWithheld();
   }
 
+  /** True if the IPCache has the claims of all prefixes whose labels were set so far. */
+  get areLabelsApplied(): boolean {
+    return this.#layer === undefined || this.#layer.applied >= this.#layer.revision;
+  }
+
   /** Resolves when the IPCache has the claims of all prefixes whose labels were set so far. */
   async waitForLabels(): Promise<void> {
     await this.#layer?.waitForRevision();

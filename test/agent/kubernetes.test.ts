@@ -1,13 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { Agent } from '../../src/agent/agent.ts';
 import type { KubernetesOptions } from '../../src/agent/options.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
+import { LinuxDatapath } from '../../src/datapath/linux/linux-datapath.ts';
 import { KubernetesFeed } from '../../src/k8s/feed/kubernetes-feed.ts';
 import { ApiHttpServer } from '../../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
+import { MetadataLayer } from '../../src/metadata/metadata-layer.ts';
 import { createLog } from '../../src/process/log.ts';
 import { play } from '../../src/recording/play.ts';
 import { readPlayScript } from '../../src/recording/play-script.ts';
@@ -167,6 +169,30 @@ describe('an agent that follows Kubernetes', () => {
     };
     expect(await agent.recordedKubernetes?.apply(node)).toBeUndefined();
     await until('it is an API server on a node', () => agent.ipcache.get('198.51.100.7')?.identity === 7);
+  });
+
+  it('lets the datapath delete found prefixes when the prefixes with labels have identities (regression: did not wait for these)', async () => {
+    const clock = new FakeClock();
+    const allowed = vi.spyOn(LinuxDatapath.prototype, 'allowDeletes').mockReturnValue();
+    const applied = vi.spyOn(MetadataLayer.prototype, 'applied', 'get').mockReturnValue(-1);
+    const { agent } = await startAgent(
+      [],
+      '',
+      {
+        kubernetes: { ...KUBERNETES, watch: ['policies'] },
+        datapath: { pinFolder: '/none', routing: 'off', services: 'off', layout: '1.17', dryRun: true },
+      },
+      clock,
+    );
+    await clock.advance(60_000);
+    expect(allowed).not.toHaveBeenCalled();
+    expect([agent.datapath?.status().waitsFor, agent.blockers()]).toEqual([
+      ['Kubernetes: prefixes with labels have no identity yet'],
+      [],
+    ]);
+    applied.mockRestore();
+    await clock.advance(1_000);
+    expect(allowed).toHaveBeenCalledOnce();
   });
 
   it('gives CIDRs the same identities after a restart, and reuses none of them (A 19)', async () => {
