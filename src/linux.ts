@@ -22,6 +22,7 @@ export type {
   PlannedChange,
   TableChange,
 } from './datapath/linux/kernel-table.ts';
+export type { KnownInputs } from './datapath/linux/known-inputs.ts';
 export type {
   LinuxDatapath,
   LinuxDatapathStatus,
@@ -32,7 +33,6 @@ export type {
 } from './datapath/linux/linux-datapath.ts';
 export type { NodePathsOptions } from './datapath/linux/paths/node-paths.ts';
 export type { DatapathPiece, PieceAnswer, ProbeAnswer } from './datapath/linux/probe.ts';
-export type { ServiceInputs } from './datapath/linux/services/desired-services.ts';
 export { SyscallError } from './datapath/linux/syscall/syscall-error.ts';
 export type { AttachedBy, TrafficPlace } from './datapath/linux/traffic/attached-program.ts';
 export type { IdentityFlow, IdentityTrafficOptions } from './datapath/linux/traffic/identity-traffic.ts';

@@ -19,7 +19,7 @@ import { incompleteClusterTexts, manyIncompleteText } from '../client/cluster-te
 import type { EngineContents } from '../client/state-document.ts';
 import { withRestored } from '../clustermesh/identity-resolver.ts';
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
-import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
+import type { KnownInputs } from '../datapath/linux/known-inputs.ts';
 import type { History } from '../history/history.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import type { ExplainedClaim } from '../ipcache/types.ts';
@@ -45,6 +45,7 @@ import { agentStatus } from './agent-status.ts';
 import { claimOrigin } from './claim-origin.ts';
 import { ClusterReport } from './cluster-report.ts';
 import { DatapathKeeper } from './datapath-keeper.ts';
+import type { FollowedClusters } from './followed-clusters.ts';
 import { HistoryKeeper, type HistoryKeeperOptions } from './history-keeper.ts';
 import { KubernetesFollower } from './kubernetes-follower.ts';
 import { MeshFeed } from './mesh-feed.ts';
@@ -222,7 +223,7 @@ export class Agent implements ReadModel, PlayTarget {
           ? ['Kubernetes: prefixes with labels have no identity yet']
           : []),
       ],
-      serviceInputs: () => this.#serviceInputs(),
+      knownInputs: () => this.#knownInputs(),
       onRepairFailed: (error) => this.#history?.noteFailure('datapath linux', messageOf(error)),
     });
   }
@@ -341,15 +342,23 @@ export class Agent implements ReadModel, PlayTarget {
   #releaseIfComplete(cluster: string): void {
     const { followed } = this.#mesh;
     if (this.#stateKeeper === undefined || this.#syncedMs === undefined || followed === undefined) return;
+    if (this.#isComplete(cluster, followed)) void this.#releaseRestored(this.#stateKeeper, cluster);
+    else if (followed.mesh.statusOf(cluster)?.servicesExpired === true)
+      this.#stateKeeper.releaseRestoredOffers(cluster);
+  }
+
+  /**
+   * Returns true if the kvstore of a cluster is complete or has left the mesh; for the local cluster, all lists of
+   * Kubernetes, too.
+   */
+  #isComplete(cluster: string, followed: FollowedClusters): boolean {
     const isLocal = followed.isLocal(cluster);
     const progress = followed.progressOf(cluster);
     // An empty kvstore in memory has no further keys. An empty etcd may have lost its data.
     const isEmpty = isLocal && this.#options.kvstore === 'memory' && progress?.settled === true;
     const isComplete = progress === undefined ? !this.#mesh.mayContain(cluster) : progress.synced || isEmpty;
     const isKubernetesComplete = !isLocal || this.#kubernetes === undefined || this.#kubernetes.synced;
-    if (isComplete && isKubernetesComplete) void this.#releaseRestored(this.#stateKeeper, cluster);
-    else if (followed.mesh.statusOf(cluster)?.servicesExpired === true)
-      this.#stateKeeper.releaseRestoredOffers(cluster);
+    return isComplete && isKubernetesComplete;
   }
 
   /** Withdraws the restored services of clusters that are not followed: no follower measures their service TTL. */
@@ -531,9 +540,15 @@ export class Agent implements ReadModel, PlayTarget {
     return [...new Set(all)];
   }
 
-  #serviceInputs(): ServiceInputs {
+  #knownInputs(): KnownInputs {
     const keeper = this.#stateKeeper;
+    const { followed } = this.#mesh;
+    const { clusterName } = this.#options;
+    const isLocalComplete = followed !== undefined && this.#isComplete(clusterName, followed);
     return {
+      areLocalEntriesKnown:
+        (this.#syncedMs !== undefined || (isLocalComplete && this.#manifests.isRead)) &&
+        this.#kubernetes?.areLabelsApplied !== false,
       isLocalComplete: this.#manifests.isRead && this.#kubernetes?.servicesComplete !== false,
       areClustersKnown: this.#mesh.areOffersKnown((cluster) => keeper?.restored(cluster) !== undefined),
       isSynced: this.#syncedMs !== undefined,

@@ -9,9 +9,9 @@ import type { Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { counted } from '../base/show-value.ts';
 import type { HostDatapathContext, HostDatapathOptions } from '../datapath/linux/host-options.ts';
+import { type KnownInputs, NOTHING_KNOWN } from '../datapath/linux/known-inputs.ts';
 import type { LinuxDatapath } from '../datapath/linux/linux-datapath.ts';
 import type { ProbeAnswer } from '../datapath/linux/probe.ts';
-import { NOTHING_KNOWN, type ServiceInputs } from '../datapath/linux/services/desired-services.ts';
 import type { Step } from '../process/start-step.ts';
 import type { AgentParts } from './agent.ts';
 
@@ -22,8 +22,8 @@ export interface DatapathKeeperOptions extends Pick<AgentParts, 'clock' | 'rando
   readonly clusterName: string;
   /** Returns one sentence for each incomplete input of the agent. */
   readonly incompleteInputs: () => readonly string[];
-  /** Returns the completeness of the inputs of services. */
-  readonly serviceInputs: () => ServiceInputs;
+  /** Returns which inputs are known. */
+  readonly knownInputs: () => KnownInputs;
   /** Called if a periodic repair of the kernel failed. Must not throw. */
   readonly onRepairFailed?: ((error: unknown) => void) | undefined;
 }
@@ -48,7 +48,7 @@ export class DatapathKeeper implements DatapathModel {
   #probe: ProbeAnswer | undefined;
   #failure: string | undefined;
   #isSynced = false;
-  #inputs: ServiceInputs = NOTHING_KNOWN;
+  #inputs: KnownInputs = NOTHING_KNOWN;
   /** The incomplete inputs. Once there are none, found items may be deleted. */
   #waitsFor: readonly string[] = ['the agent is starting'];
   #checkTimer: Timer | undefined;
@@ -88,17 +88,17 @@ export class DatapathKeeper implements DatapathModel {
   #check(): void {
     if (this.#datapath === undefined || this.#waitsFor.length === 0) return;
     this.#checkTimer?.cancel();
-    this.#releaseServices(this.#datapath);
+    this.#passKnownInputs(this.#datapath);
     if (this.#isSynced) this.#waitsFor = this.#options.incompleteInputs();
     if (this.#waitsFor.length === 0) this.#datapath.allowDeletes();
     else this.#checkTimer = this.#options.clock.after(POLL_MS, () => this.#check());
   }
 
-  #releaseServices(datapath: LinuxDatapath): void {
-    const inputs = this.#options.serviceInputs();
+  #passKnownInputs(datapath: LinuxDatapath): void {
+    const inputs = this.#options.knownInputs();
     if (isDeepStrictEqual(inputs, this.#inputs)) return;
     this.#inputs = inputs;
-    datapath.setServiceInputs(inputs);
+    datapath.setInputs(inputs);
   }
 
   async diff(): Promise<readonly DatapathStepDocument[]> {

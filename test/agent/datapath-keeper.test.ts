@@ -2,8 +2,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { DatapathKeeper } from '../../src/agent/datapath-keeper.ts';
+import { type KnownInputs, NOTHING_KNOWN } from '../../src/datapath/linux/known-inputs.ts';
 import { LinuxDatapath } from '../../src/datapath/linux/linux-datapath.ts';
-import { NOTHING_KNOWN, type ServiceInputs } from '../../src/datapath/linux/services/desired-services.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
@@ -18,7 +18,7 @@ function keeperOf(
     readonly incompleteInputs?: () => readonly string[];
     readonly dryRun?: boolean;
     readonly logged?: string[];
-    readonly serviceInputs?: () => ServiceInputs;
+    readonly knownInputs?: () => KnownInputs;
     readonly onRepairFailed?: (error: unknown) => void;
   },
 ): DatapathKeeper {
@@ -26,7 +26,7 @@ function keeperOf(
     incompleteInputs = () => [],
     dryRun = true,
     logged = [],
-    serviceInputs = () => NOTHING_KNOWN,
+    knownInputs = () => NOTHING_KNOWN,
   } = options;
   const { onRepairFailed } = options;
   const ipcache = new IPCache();
@@ -42,7 +42,7 @@ function keeperOf(
     incompleteInputs,
     log: createLog('info', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     options: { pinFolder, routing: 'off', services: 'off', layout: '1.17', dryRun },
-    serviceInputs,
+    knownInputs,
     onRepairFailed,
   });
 }
@@ -142,17 +142,14 @@ it('the kernel is compared ten seconds after the last comparison, later if a com
 
 it('a datapath receives which services are complete, again when that changes, until all inputs are complete', async () => {
   const clock = new ManualClock();
-  const received: ServiceInputs[] = [];
-  const set = LinuxDatapath.prototype.setServiceInputs;
-  vi.spyOn(LinuxDatapath.prototype, 'setServiceInputs').mockImplementation(function (
-    this: LinuxDatapath,
-    inputs,
-  ) {
+  const received: KnownInputs[] = [];
+  const set = LinuxDatapath.prototype.setInputs;
+  vi.spyOn(LinuxDatapath.prototype, 'setInputs').mockImplementation(function (this: LinuxDatapath, inputs) {
     received.push(inputs);
     set.call(this, inputs);
   });
-  let inputs: ServiceInputs = NOTHING_KNOWN;
-  const keeper = keeperOf(clock, { incompleteInputs: () => ['a cluster'], serviceInputs: () => inputs });
+  let inputs: KnownInputs = NOTHING_KNOWN;
+  const keeper = keeperOf(clock, { incompleteInputs: () => ['a cluster'], knownInputs: () => inputs });
   await started(keeper);
   keeper.initialSyncDone();
   received.length = 0;

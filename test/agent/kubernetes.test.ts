@@ -174,6 +174,7 @@ describe('an agent that follows Kubernetes', () => {
   it('lets the datapath delete found prefixes when the prefixes with labels have identities (regression: did not wait for these)', async () => {
     const clock = new FakeClock();
     const allowed = vi.spyOn(LinuxDatapath.prototype, 'allowDeletes').mockReturnValue();
+    const set = vi.spyOn(LinuxDatapath.prototype, 'setInputs');
     const applied = vi.spyOn(MetadataLayer.prototype, 'applied', 'get').mockReturnValue(-1);
     const { agent } = await startAgent(
       [],
@@ -186,6 +187,7 @@ describe('an agent that follows Kubernetes', () => {
     );
     await clock.advance(60_000);
     expect(allowed).not.toHaveBeenCalled();
+    expect(set.mock.lastCall).toMatchObject([{ areLocalEntriesKnown: false, isSynced: true }]);
     expect([agent.datapath?.status().waitsFor, agent.blockers()]).toEqual([
       ['Kubernetes: prefixes with labels have no identity yet'],
       [],
@@ -193,6 +195,7 @@ describe('an agent that follows Kubernetes', () => {
     applied.mockRestore();
     await clock.advance(1_000);
     expect(allowed).toHaveBeenCalledOnce();
+    expect(set.mock.lastCall).toMatchObject([{ areLocalEntriesKnown: true }]);
   });
 
   it('gives CIDRs the same identities after a restart, and reuses none of them (A 19)', async () => {

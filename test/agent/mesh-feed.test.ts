@@ -12,7 +12,7 @@ import * as meshes from '../../src/clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../../src/clustermesh/config-follower.ts';
 import * as resolvers from '../../src/clustermesh/identity-resolver.ts';
 import * as localClusters from '../../src/clustermesh/local-cluster.ts';
-import type { ServiceInputs } from '../../src/datapath/linux/services/desired-services.ts';
+import type { KnownInputs } from '../../src/datapath/linux/known-inputs.ts';
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
@@ -118,13 +118,14 @@ it('reports the progress of its clusters in the steps of the initial sync (regre
   expect(Math.min(...times)).toBeGreaterThan(begun);
 });
 
-/** Starts an agent with a datapath that only records its options. */
+/** Starts an agent with a datapath that only records its options. Calls `during` when the start has begun. */
 async function steered(
   keys: readonly TestKey[],
   options: Partial<AgentOptions> = {},
+  during: (inputs: () => KnownInputs | undefined) => Promise<void> = async () => {},
 ): Promise<{
   readonly agent: Agent;
-  readonly inputs: () => ServiceInputs | undefined;
+  readonly inputs: () => KnownInputs | undefined;
   readonly incompleteInputs: () => readonly string[] | undefined;
   readonly syncs: () => number;
 }> {
@@ -135,8 +136,10 @@ async function steered(
     status: () => undefined,
   };
   const made = spyOnConstructor(datapathKeeper, 'DatapathKeeper', () => keeper);
-  const { agent } = await startAgent(keys, '', { datapath: { dryRun: true } as never, ...options });
-  const inputs = (): ServiceInputs | undefined => made.mock.calls[0]?.[0]?.serviceInputs();
+  const inputs = (): KnownInputs | undefined => made.mock.calls[0]?.[0]?.knownInputs();
+  const starting = startAgent(keys, '', { datapath: { dryRun: true } as never, ...options });
+  await during(inputs);
+  const { agent } = await starting;
   const incompleteInputs = (): readonly string[] | undefined => made.mock.calls[0]?.[0]?.incompleteInputs();
   return { agent, inputs, incompleteInputs, syncs: () => initialSyncDone.mock.calls.length };
 }
@@ -148,14 +151,23 @@ describe('the inputs of the datapath', () => {
       config('far', 2),
       ip('far', '10.2.0.1', 131_372),
     ]);
-    await expect.poll(inputs).toEqual({ isLocalComplete: true, areClustersKnown: true, isSynced: true });
+    await expect
+      .poll(inputs)
+      .toEqual({ areLocalEntriesKnown: true, isLocalComplete: true, areClustersKnown: true, isSynced: true });
     expect(syncs()).toBe(1);
   });
 
   it('are not known while a remote cluster is unreachable', async () => {
     const clustermeshConfig = temporaryFolder({ far: 'endpoints: ["http://127.0.0.1:1"]\n' });
-    const { inputs, incompleteInputs } = await steered([config('own', 1)], { clustermeshConfig });
-    expect(inputs()).toEqual({ isLocalComplete: true, areClustersKnown: false, isSynced: true });
+    const { inputs, incompleteInputs } = await steered([config('own', 1)], { clustermeshConfig }, (before) =>
+      expect.poll(before).toMatchObject({ areLocalEntriesKnown: true, isSynced: false }),
+    );
+    expect(inputs()).toEqual({
+      areLocalEntriesKnown: true,
+      isLocalComplete: true,
+      areClustersKnown: false,
+      isSynced: true,
+    });
     expect(incompleteInputs()).toHaveLength(1);
   });
 

@@ -17,6 +17,7 @@ import {
 import { keptItems, type PrintedStep } from './kept-items.ts';
 import { KeptTable } from './kept-table.ts';
 import { IPCACHE_LAYOUTS, IPCACHE_PINS } from './kernel-names.ts';
+import { KnownEntries } from './known-inputs.ts';
 import type { LinuxPart } from './linux-datapath.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
@@ -29,12 +30,18 @@ export function openNodes(access: HostAccess, mode: NodePathsOptions['mode']): L
     access.disableDryRunWrites(table);
     const hold = new DeleteHold(access.tableContext.clock, access.routeUsers);
     const { remoteCIDRs } = access.options;
+    const known = new KnownEntries();
     const paths = new NodePaths(
       table,
       { mode, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
-      { ...access.tableContext, whenDeletesAllowed: () => hold.deletesAllowed() },
+      {
+        ...access.tableContext,
+        whenDeletesAllowed: () => hold.deletesAllowed(),
+        isComplete: known.mayBeWritten,
+      },
     );
     return {
+      setInputs: known.set,
       tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
       datapath: { nodes: paths },
       problems: () => [...table.problems(), ...paths.problems()],
@@ -57,7 +64,8 @@ export function openIPCache(access: HostAccess): LinuxPart {
   const { table } = map;
   access.disableDryRunWrites(table);
   const desired = new DesiredIPCache(ipcache, layout, (address) => addresses.has(address), clusterName);
-  const kept = new KeptTable(table, desired, access.tableContext);
+  const known = new KnownEntries();
+  const kept = new KeptTable(table, desired, { ...access.tableContext, isComplete: known.mayBeWritten });
   const repair = async (): Promise<void> => void (await kept.repair());
   const subscriptions = [
     // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by
@@ -74,6 +82,7 @@ export function openIPCache(access: HostAccess): LinuxPart {
   return {
     tables: [access.addRouteUser(keptItems(table, kept)), ...guard.tables],
     datapath: {},
+    setInputs: known.set,
     lookupPrefix: (prefix) => lookupPrefix(table, desired, prefix),
     problems: () => [...map.problems(), ...guard.problems()],
     retire: () => {

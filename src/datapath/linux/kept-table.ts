@@ -27,10 +27,10 @@ export interface KeptTableContext {
   readonly whenDeletesAllowed?: (() => Promise<void>) | undefined;
   /**
    * Returns true if all inputs of a key are known. Called for initially found keys while deletes are not allowed. Until
-   * it returns true, such a key is neither written nor deleted. Default: the key is written immediately, and deleted
-   * when deletes are allowed.
+   * it returns true, such a key is neither written nor deleted. `isDesired` is false if the key would be deleted.
+   * Default: the key is written immediately, and deleted when deletes are allowed.
    */
-  readonly isComplete?: ((key: string) => boolean) | undefined;
+  readonly isComplete?: ((key: string, isDesired: boolean) => boolean) | undefined;
 }
 
 /** Counts of a {@link KeptTable}. Those of `upserts`, `deletes` and errors are since its start. */
@@ -177,10 +177,13 @@ export class KeptTable<Item> implements Disposable {
 
   /** Must be called when inputs of found keys may be complete: those with complete inputs are written or deleted. */
   recheck(): void {
-    const { isComplete } = this.#context;
-    if (isComplete === undefined || this.#deletesAllowed) return;
+    if (this.#context.isComplete === undefined || this.#deletesAllowed) return;
     void this.inTurns(this.#foundItems.keys(), (key) => {
-      if (this.#foundItems.has(key) && isComplete(key)) this.mark(key);
+      if (this.#dirty.has(key)) return;
+      const item = this.#desired.get(key);
+      if (this.#mustStay(key, item)) return;
+      // Correct items need no mark.
+      if (item === undefined || !this.#adoptFound(key, item)) this.mark(key);
     });
   }
 
@@ -361,7 +364,8 @@ export class KeptTable<Item> implements Disposable {
   #mustStay(key: string, item: Item | undefined): boolean {
     if (this.#deletesAllowed || !this.#foundItems.has(key)) return false;
     const { isComplete } = this.#context;
-    return isComplete === undefined ? item === undefined : !isComplete(key);
+    const isDesired = item !== undefined;
+    return isComplete === undefined ? !isDesired : !isComplete(key, isDesired);
   }
 
   /** Confirms an initially found key by its desired item. Returns true if it was found with this item. */

@@ -2,8 +2,8 @@ import { messageOf } from '../../base/failure.ts';
 import { counted } from '../../base/show-value.ts';
 import { connectDatapath, type Datapath, type DatapathEngines } from '../datapath.ts';
 import type { KeptItems, KeptItemsStatus, PrintedStep } from './kept-items.ts';
+import type { KnownInputs } from './known-inputs.ts';
 import { type DatapathPiece, missingFor, type ProbeAnswer } from './probe.ts';
-import type { ServiceInputs } from './services/desired-services.ts';
 
 /** The parts fed by the engines. If one is off or cannot run, the others still run. */
 export type LinuxPartName = 'nodes' | 'ipcache' | 'services';
@@ -19,8 +19,8 @@ export interface LinuxPart extends Disposable {
   problems?(): readonly string[];
   /** Returns the entry that the kernel finds for a prefix, and the desired one. Throws `SyscallError`. */
   lookupPrefix?(prefix: string): PrintedStep;
-  /** Must be called when more inputs of services are complete. */
-  setServiceInputs?(inputs: ServiceInputs): void;
+  /** Must be called when more inputs are known. */
+  setInputs?(inputs: KnownInputs): void;
   /**
    * Must be called when the caches are complete and written to the tables. Removes the items that an earlier process
    * wrote in another form, for example as rules instead of maps.
@@ -68,13 +68,13 @@ interface OpenedPart {
 
 /**
  * The datapath of the kernel of this process. It runs each requested part if it can, and reports the
- * missing requirements of the others. Items of an earlier process are adopted: they keep working, are compared with the
- * engines as entries arrive, and are deleted only when the inputs are complete (`allowDeletes`).
+ * missing requirements of the others. Items of an earlier process are adopted: they keep working, are written when
+ * their own inputs are known (`setInputs`), and are deleted only when all inputs are complete (`allowDeletes`).
  *
- *     open ─► adopt ─► connect ─► setServiceInputs … ─► allowDeletes
- *               │         │             └ each found service is written when its own inputs are
- *               │         │               complete, because before that it would lose backends
- *               │         └ nodes, prefixes and new services are written immediately
+ *     open ─► adopt ─► connect ─► setInputs … ─► allowDeletes
+ *               │         │         └ each found item is written when its own inputs are known, because
+ *               │         │           before that a service would lose backends, a prefix its identity
+ *               │         └ new items are written immediately
  *               └ dump of every table
  */
 export class LinuxDatapath implements Disposable {
@@ -87,7 +87,7 @@ export class LinuxDatapath implements Disposable {
   /** Parts with items of an earlier process which could not be removed or are still needed. */
   readonly #unretired = new Set<OpenedPart>();
   #engines: DatapathEngines | undefined;
-  #inputs: ServiceInputs | undefined;
+  #inputs: KnownInputs | undefined;
   #isComplete = false;
   #isDisposed = false;
 
@@ -124,11 +124,11 @@ export class LinuxDatapath implements Disposable {
     for (const opened of this.#parts) this.#connectPart(opened);
   }
 
-  /** Must be called when more inputs of services are complete: found services with complete inputs are written. */
-  setServiceInputs(inputs: ServiceInputs): void {
+  /** Must be called when more inputs are known: found items with known inputs are written. */
+  setInputs(inputs: KnownInputs): void {
     this.#inputs = inputs;
     for (const { part } of this.#parts) {
-      part?.setServiceInputs?.(inputs);
+      part?.setInputs?.(inputs);
       for (const table of part?.tables ?? []) table.recheck();
     }
   }
@@ -238,9 +238,9 @@ export class LinuxDatapath implements Disposable {
       const opened = openPart(this.#probe, unopened);
       this.#parts[at] = opened;
       const tables = opened.part?.tables ?? [];
+      if (this.#inputs !== undefined) opened.part?.setInputs?.(this.#inputs);
       await this.#adopt(tables);
       if (this.#isDisposed) return;
-      if (this.#inputs !== undefined) opened.part?.setServiceInputs?.(this.#inputs);
       this.#connectPart(opened);
       if (!this.#isComplete) continue;
       for (const table of tables) table.allowDeletes();

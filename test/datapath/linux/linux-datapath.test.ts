@@ -3,6 +3,7 @@ import { unsubscribeOnce } from '../../../src/base/subscription.ts';
 import type { DatapathEngines } from '../../../src/datapath/datapath.ts';
 import { keptItems } from '../../../src/datapath/linux/kept-items.ts';
 import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
+import { NOTHING_KNOWN } from '../../../src/datapath/linux/known-inputs.ts';
 import {
   LinuxDatapath,
   type LinuxPart,
@@ -11,7 +12,6 @@ import {
 } from '../../../src/datapath/linux/linux-datapath.ts';
 import { PartLockedError } from '../../../src/datapath/linux/part-locks.ts';
 import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
-import { NOTHING_KNOWN } from '../../../src/datapath/linux/services/desired-services.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
 
 /** Engines that announce texts under keys when a test calls `say`, and their subscribers, in order. */
@@ -178,7 +178,7 @@ describe('a Linux datapath', () => {
     const { services } = rig.tables;
     expect(services.calls.flat()).toEqual(['+ added new']);
     rig.complete.add('local').add('gone');
-    datapath.setServiceInputs({ ...NOTHING_KNOWN, isLocalComplete: true });
+    datapath.setInputs({ ...NOTHING_KNOWN, isLocalComplete: true });
     await rig.turns.settle();
     expect(services.calls.flat()).toEqual(['+ added new', '+ local new', '- gone']);
     // Neither a change nor a repair touches an unconfirmed key.
@@ -354,12 +354,12 @@ describe('a Linux datapath', () => {
     const datapath = rig.open({
       services: () => {
         if (isOwned) throw new PartLockedError('another process owns it');
-        return { ...rig.part('services'), setServiceInputs: (known) => void given.push(known) };
+        return { ...rig.part('services'), setInputs: (known) => void given.push(known) };
       },
     });
     await rig.turns.until(datapath.adopt());
     datapath.connect(rig.ports);
-    datapath.setServiceInputs(inputs);
+    datapath.setInputs(inputs);
     isOwned = false;
     await rig.turns.until(datapath.repair());
     expect(given).toEqual([inputs]);

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
@@ -13,6 +13,7 @@ import type { HostDatapathOptions } from '../../../src/datapath/linux/host-optio
 import { retireNodes } from '../../../src/datapath/linux/host-parts.ts';
 import { ipcacheShape } from '../../../src/datapath/linux/ipcache-map.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
+import { NetlinkSocket } from '../../../src/datapath/linux/netlink/netlink-socket.ts';
 import { NftServices } from '../../../src/datapath/linux/nftables/nft-services.ts';
 import { serviceCapacity, serviceMapShapes } from '../../../src/datapath/linux/services/service-layout.ts';
 import {
@@ -25,11 +26,21 @@ import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
 import { SyscallError } from '../../../src/datapath/linux/syscall/syscall-error.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
+import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
+import { createService } from '../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import { until } from '../../base/support/until.ts';
+import { cable, internal } from './paths/support/path-network.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { type Namespace, Scratch } from './support/scratch.ts';
 
-describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', 'namespaces', 'ip'], () => {
+const CLONE_NEWNET = 0x40000000;
+/** Group of rtnetlink. */
+const IPV4_ROUTES_GROUP = 7;
+
+const NEEDS = ['maps', 'routes', 'tunnel', 'nftables', 'namespaces', 'ip'] as const;
+
+describeOnLinux('a host that an agent manages', NEEDS, () => {
   let scratch: Scratch;
   let host: Namespace;
   let pins: string;
@@ -144,9 +155,93 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     expect(await live(9)).toBe(1);
   });
 
+  /** Keeps this thread in a network namespace until the test ends. */
+  function enter({ path }: Namespace): void {
+    const [here, there] = [openSync('/proc/thread-self/ns/net', 'r'), openSync(path, 'r')];
+    kernel.call('setns', there, CLONE_NEWNET);
+    scratch.defer(() => {
+      kernel.call('setns', here, CLONE_NEWNET);
+      for (const fd of [here, there]) closeSync(fd);
+    });
+  }
+
+  it('keeps its routes, prefixes and rules unchanged in a restart, although weaker nodes and claims arrive first and the local node last (regression: wrote those of the weaker ones)', async () => {
+    cable([host, 'eth0', ['192.168.0.1/24']], [scratch.namespace('router'), 'eth0', ['192.168.0.254/24']]);
+    enter(host);
+    const options = optionsOf(join(pins, 'one'), { routing: 'auto' });
+    const complete = {
+      areLocalEntriesKnown: true,
+      isLocalComplete: true,
+      areClustersKnown: true,
+      isSynced: true,
+    };
+    const start = async () => {
+      const world = context();
+      const { datapath } = openHostDatapath(options, world);
+      scratch.defer(() => datapath[Symbol.dispose]());
+      await datapath.adopt();
+      datapath.connect(world.engines);
+      const { ipcache, nodes, services } = world.engines;
+      const node = (name: string, source: 'kvstore' | 'custom-resource', ip: string, ipv4AllocCIDR: string) =>
+        nodes.nodeUpdated({ cluster: 'own', name, source, addresses: internal(ip), ipv4AllocCIDR });
+      return {
+        datapath,
+        weak: () => {
+          node('a', 'custom-resource', '192.168.0.5', '10.2.0.0/24');
+          node('far', 'custom-resource', '198.51.100.3', '10.3.0.0/24');
+        },
+        strong: () => {
+          node('near', 'kvstore', '192.168.0.2', '10.2.0.0/24');
+          node('far', 'kvstore', '198.51.100.3', '10.3.0.0/24');
+          ipcache.upsert('198.51.100.3', { identity: 7, source: 'kube-apiserver' });
+          const ports = new Map([['web', { port: 80, protocol: 6, nodePort: 0 }]]);
+          const id = { namespace: 'shop', name: 'web' };
+          services.updateService(createService({ id, clusterIPs: ['172.16.0.1'], ports }));
+          const backends = [createBackend({ address: '10.2.0.7', ports })];
+          services.updateEndpoints(createEndpointSlice({ service: id, backends }));
+          services.markSynced();
+          node('here', 'kvstore', '192.168.0.1', '10.9.0.0/24');
+          datapath.setInputs(complete);
+          datapath.allowDeletes();
+        },
+      };
+    };
+    const first = await start();
+    first.weak();
+    first.strong();
+    await until('everything is written', () => {
+      const [paths, ...others] = first.datapath.status().tables;
+      return paths?.actual === 4 && others.every(({ pending }) => pending === 0);
+    });
+    first.datapath[Symbol.dispose]();
+
+    using monitor = new NetlinkSocket(kernel, { groups: [IPV4_ROUTES_GROUP] });
+    const second = await start();
+    second.weak();
+    await second.datapath.flushed();
+    second.strong();
+    await until('everything is confirmed', () =>
+      second.datapath.status().tables.every(({ pending, state }) => pending === 0 && state === 'in-sync'),
+    );
+    expect(await second.datapath.plan()).toEqual([]);
+    const written = second.datapath
+      .status()
+      .tables.map(({ name, upserts, deletes }) => [name, upserts, deletes]);
+    expect(written).toEqual([
+      ['paths', 0, 0],
+      ['ipcache', 0, 0],
+      ['ipcache-pins', 0, 0],
+      ['nftables', 0, 0],
+    ]);
+    expect(monitor.receive()).toBeUndefined();
+  });
+
   it('whose pins are at the root of a bpf file system is left clean (regression: reported as a failure)', () => {
     using _map = BpfMap.openOrCreate(new Bpf(kernel), ipcacheShape('1.17'), join(pins, 'ipcache'), 'ipcache');
-    expect(within(host, () => cleanHost(pins))).toEqual({ removed: [join(pins, 'ipcache')], remaining: [] });
+    expect(within(host, () => cleanHost(pins))).toEqual({
+      removed: [join(pins, 'ipcache')],
+      remaining: [],
+    });
   });
 
   it('whose ipcache has another size of values is left clean for each layout (regression: only for 1.17)', () => {

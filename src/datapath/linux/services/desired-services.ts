@@ -20,6 +20,7 @@ import { selectBackends } from '../../../servicecache/selection.ts';
 import type { Service } from '../../../servicecache/service.ts';
 import { formatServiceID, type ServiceID } from '../../../servicecache/service-id.ts';
 import type { DesiredItems } from '../kernel-table.ts';
+import { type KnownInputs, NOTHING_KNOWN } from '../known-inputs.ts';
 
 /** The clients of a frontend, by address. */
 export interface SourceRanges {
@@ -45,23 +46,6 @@ export interface ServiceItem {
 export function isAnyPort({ port, protocol }: { readonly port: number; readonly protocol: number }): boolean {
   return port === 0 && protocol === 0;
 }
-
-/** States which inputs of services are complete. */
-export interface ServiceInputs {
-  /** True if services and endpoints of the local cluster are complete. */
-  readonly isLocalComplete: boolean;
-  /** True if the services of each remote cluster are complete, or restored from a checkpoint. */
-  readonly areClustersKnown: boolean;
-  /** True if the cache has announced all its services. */
-  readonly isSynced: boolean;
-}
-
-/** Inputs before the first list was read. */
-export const NOTHING_KNOWN: ServiceInputs = {
-  isLocalComplete: false,
-  areClustersKnown: false,
-  isSynced: false,
-};
 
 export interface DesiredServicesOptions {
   /** Addresses that answer on node ports: those of this host. `0.0.0.0` and `::` have no special meaning here. */
@@ -166,7 +150,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   /** Services whose frontends exist on some nodes only. */
   readonly #restricted = new Map<string, Service>();
   #nodeLabels: NodeLabels | undefined;
-  #inputs: ServiceInputs = NOTHING_KNOWN;
+  #inputs: KnownInputs = NOTHING_KNOWN;
 
   constructor(options: DesiredServicesOptions) {
     this.#options = options;
@@ -195,7 +179,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return touched;
   }
 
-  setInputs(inputs: ServiceInputs): void {
+  setInputs(inputs: KnownInputs): void {
     this.#inputs = inputs;
   }
 

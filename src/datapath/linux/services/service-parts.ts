@@ -103,7 +103,7 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
       ...(noRulesReason === undefined ? [] : unreachableProblem(inside.desired, noRulesReason)),
       ...addresses.problems(),
     ],
-    setServiceInputs: (inputs) => {
+    setInputs: (inputs) => {
       for (const { desired } of parts) desired.setInputs(inputs);
     },
     retire: () => {
@@ -192,7 +192,7 @@ export function openNftables(access: HostAccess): LinuxPart {
       datapath: { services: listener, nodes: labelHandler(access, [rules]) },
       tables: [access.addRouteUser(items)],
       problems: () => [...affinityProblem(desired), ...addresses.problems()],
-      setServiceInputs: (inputs) => desired.setInputs(inputs),
+      setInputs: (inputs) => desired.setInputs(inputs),
       retire: () => retirePrograms(access),
       [Symbol.dispose]: () => rules[Symbol.dispose](),
     };

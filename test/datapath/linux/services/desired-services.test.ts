@@ -1,10 +1,7 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import { expect, it, vi } from 'vitest';
-import {
-  DesiredServices,
-  NOTHING_KNOWN,
-  type ServiceInputs,
-} from '../../../../src/datapath/linux/services/desired-services.ts';
+import { type KnownInputs, NOTHING_KNOWN } from '../../../../src/datapath/linux/known-inputs.ts';
+import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
 import { type Backend, createBackend, createEndpointSlice } from '../../../../src/servicecache/backend.ts';
 import { createService, type Service } from '../../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
@@ -28,7 +25,7 @@ it('waits only for the inputs that a frontend uses (regression: all services wai
   add('needs-remote', 5, { global: true, affinity: 'local' }, []);
   const external = { externalIPs: ImmutableSet(['172.16.0.7']) }; // the policy of internal clients does not apply to it
   add('external', 6, { global: true, internalTrafficPolicy: 'Local', ...external }, ['10.0.0.6']);
-  const complete = (inputs: Partial<ServiceInputs>): readonly string[] => {
+  const complete = (inputs: Partial<KnownInputs>): readonly string[] => {
     desired.setInputs({ ...NOTHING_KNOWN, ...inputs });
     const keys = [1, 2, 3, 4, 5, 6, 7, 9].map((last) => `172.16.0.${last}:80/TCP`);
     return keys.filter((key) => desired.isComplete(key)).map((key) => key.slice(9, 10));
@@ -160,7 +157,7 @@ it('has the frontends of a restricted service only on matching nodes, and follow
   const cache = new ServiceCache({ clusterName: 'own' });
   cache.markSynced();
   const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', clients: 'inside' });
-  desired.setInputs({ isLocalComplete: true, areClustersKnown: true, isSynced: true });
+  desired.setInputs({ ...NOTHING_KNOWN, isLocalComplete: true, areClustersKnown: true, isSynced: true });
   const marked: string[] = [];
   cache.subscribe(desired.listener((frontend) => marked.push(frontend)));
   const ports = new Map([['web', { port: 80, protocol: 6, nodePort: 0 }]]);
