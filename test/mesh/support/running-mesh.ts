@@ -24,6 +24,7 @@ import { NO_INPUTS } from '../../agent/support/agent-under-test.ts';
 import { NO_KUBERNETES } from '../../agent/support/kubernetes-options.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
+import { until } from '../../base/support/until.ts';
 import { seededRandom } from '../../kvstore/chaos/support/seeded-random.ts';
 import { advance } from '../../kvstore/support/settle.ts';
 import { ApiContents } from './api-contents.ts';
@@ -376,9 +377,18 @@ export class RunningMesh {
     await this.#writeObjects();
     if (this.agents.length > 0) this.#startAgents();
     for (let passed = 0; passed < ms; passed += 5000) {
+      await until('the checkpoints are read', () => this.#areCheckpointsRead());
       await advance(this.clock, 5000);
       for (const { api } of this.clusters.values()) await api.assignClusterIPs();
     }
+  }
+
+  /** False while an agent reads its checkpoint, which the clock must not overtake: the file system has another one. */
+  #areCheckpointsRead(): boolean {
+    const steps = this.agents.flatMap(({ agent }) => agent.status().steps);
+    return !steps.some(
+      ({ name, state }) => name === 'checkpoint' && (state === 'pending' || state === 'running'),
+    );
   }
 
   async #writeObjects(): Promise<void> {
