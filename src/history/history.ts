@@ -165,7 +165,10 @@ export class History implements AsyncDisposable {
       // restart such records would look like changes of all prefixes.
       const confirms = (effect & EFFECT.confirms) !== 0;
       const isReleased = writer.source === 'restored' && after === undefined && effect === 0;
-      if (confirms || (isReleased && sameEntry(ipcache.get(formatKey(key)), before))) {
+      if (
+        confirms ||
+        (isReleased && ipcache.claimsOf(formatKey(key)).some((one) => sameEntry(one, before)))
+      ) {
         log.skipRestored(ownerCluster(writer.owner), continues);
         return;
       }

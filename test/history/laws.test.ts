@@ -120,10 +120,10 @@ it('records no change if a cluster returns after a restart as it was (regression
     addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }],
   } as const;
   const claim = { owner: 'baltic', identity: 7 } as const;
-  const keys = ['10.0.0.1', '10.0.0.2', '10.0.0.3'];
+  const keys = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4'];
   nodes.nodeUpdated({ ...node, source: 'restored' });
   for (const key of keys) cache.upsert(key, { ...claim, source: 'restored' });
-  cache.upsert('10.0.0.3', { source: 'k8s', identity: 9 }); // visible
+  for (const key of ['10.0.0.3', '10.0.0.4']) cache.upsert(key, { source: 'k8s', identity: 9 }); // visible
   const history = new History({ ipcache: cache, clock });
   history.start();
   recordDocuments(history, { nodes, services: new ServiceCache({ clusterName: 'own' }) });
@@ -132,6 +132,7 @@ it('records no change if a cluster returns after a restart as it was (regression
   cache.batch(() => cache.upsert('10.0.0.1', { ...claim, source: 'clustermesh' }));
   cache.upsert('10.0.0.2', { ...claim, identity: 8, source: 'clustermesh' }); // changed meanwhile
   cache.upsert('10.0.0.3', { ...claim, source: 'kvstore' }); // visible in place of another identity
+  cache.upsert('10.0.0.4', { ...claim, source: 'clustermesh' }); // overruled (regression: recorded the release)
   cache.withdraw({ source: 'restored', owner: 'baltic' });
   clock.advance(1000);
   const records = await itemsOf(history.past.records());
