@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Ask } from '../api/api-client.ts';
 import type { EntryDocument, ExplanationDocument, NodeDocument } from '../api/documents.ts';
 import type {
@@ -191,7 +192,10 @@ function backendsChange(before: unknown, after: unknown): string {
 
 /** The shown attributes of a claim. */
 type ShownClaim = Partial<
-  Pick<EntryDocument, 'identity' | 'namespace' | 'podName' | 'serviceAccount' | 'hostIP' | 'encryptKey'>
+  Pick<
+    EntryDocument,
+    'identity' | 'namespace' | 'podName' | 'serviceAccount' | 'namedPorts' | 'hostIP' | 'encryptKey'
+  >
 >;
 
 /** Returns a claim in short, with its changed attributes: `55 → 66 batch/job-7, host 10.0.0.1 → 10.0.0.2`. */
@@ -211,10 +215,9 @@ function claimText(before: ShownClaim | undefined, after: ShownClaim | undefined
     ...difference('host', old.hostIP, now.hostIP),
     ...difference('key', String(old.encryptKey ?? 0), String(now.encryptKey ?? 0)),
     ...difference('service account', old.serviceAccount, now.serviceAccount),
+    ...(isDeepStrictEqual(old.namedPorts, now.namedPorts) ? [] : ['named ports']),
   ];
-  const isChange = before !== undefined && after !== undefined;
-  const isSame = old.identity === now.identity && podOf(old) === podOf(now) && others.length === 0;
-  return [inShort.join(' '), ...others, ...(isChange && isSame ? ['named ports'] : [])].join(', ');
+  return [inShort.join(' '), ...others].join(', ');
 }
 
 /** Returns a claim and its changed attributes, the removed and added backends, or a node and its changed fields. */

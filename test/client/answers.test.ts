@@ -449,16 +449,21 @@ describe('the history', () => {
       change(3, { before: { identity: 5, hostIP: '1.1.1.1' }, after: { ...claim, identity: 6 } }),
       change(2, { before: { identity: 5, hostIP: '1.1.1.1' }, after: { identity: 5 } }),
       change(1, { before: claim, after: { ...claim, namedPorts: { http: '80/TCP' } } }),
+      change(0, {
+        before: { ...claim, namedPorts: { http: '80/TCP' } },
+        after: { ...claim, hostIP: '1.1.1.2', namedPorts: { http: '81/TCP' } },
+      }),
     ];
     const { lines } = await answerOf(askHistory({ key: '10.0.0.1', identity: 5, limit: 7 }), {
       '/v1/history?key=10.0.0.1&identity=5&limit=7': { items, retained: RETAINED, more: false },
     });
-    expect(lines.slice(0, 5).map((line) => line.replace(/^.* ~ kvstore +/, ''))).toEqual([
+    expect(lines.slice(0, 6).map((line) => line.replace(/^.* ~ kvstore +/, ''))).toEqual([
       '5 shop/a, host 1.1.1.1 → 1.1.1.2, key 0 → 3',
       '5 shop/a → shop/b, service account none → web',
       '5 → 6 none → shop/a',
       '5, host 1.1.1.1 → none',
       '5 shop/a, named ports',
+      '5 shop/a, host 1.1.1.1 → 1.1.1.2, named ports',
     ]);
   });
 
