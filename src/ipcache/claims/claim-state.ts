@@ -264,19 +264,16 @@ export class ClaimState {
       if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.toCompleteClaim(claim, host));
       return 'overruled';
     }
-    const before = this.#journal.claimObserver && this.overruled.find(slot, challenger);
-    if (this.#retainOverruled) {
-      this.overruled.remove(slot, challenger);
-      this.overruled.put(slot, holder);
-    } else this.#observe(key, holder, undefined, EFFECT.before);
+    if (this.#retainOverruled) this.overruled.put(slot, holder);
+    else this.#observe(key, holder, undefined, EFFECT.before);
     const old = this.rows.entry(slot);
     this.rows.replace(slot, claim, host);
     this.#entryChanged(slot, key, old);
     this.#journal.ownerChanged(key, holder, challenger);
     if (this.#journal.claimObserver !== undefined) {
       const after = this.rows.claim(slot);
-      const isNew = before === undefined && sameEntry(old, after);
-      this.#observe(key, before, after, EFFECT.after + (isNew ? this.#confirmation(slot, after) : 0));
+      const confirmation = sameEntry(old, after) ? this.#confirmation(slot, after) : 0;
+      this.#observe(key, undefined, after, EFFECT.after + confirmation);
     }
     return 'applied';
   }
