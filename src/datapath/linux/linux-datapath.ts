@@ -31,7 +31,7 @@ export interface LinuxPart extends Disposable {
 /** A requested part: its requirements, and how to open it. If `open` throws, the status contains the reason. */
 export interface WantedPart {
   readonly name: LinuxPartName;
-  /** Parts of the probe which must be available. */
+  /** Pieces which must be available. */
   readonly needs: readonly DatapathPiece[];
   /** Undefined if the part is off. */
   readonly open: (() => LinuxPart) | undefined;
