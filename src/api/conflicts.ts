@@ -11,7 +11,7 @@ export const CONFLICT_KINDS = ['pod-cidr', 'prefix', 'cluster-id'] as const;
 
 /**
  * `pod-cidr`: pod CIDRs of nodes of different clusters overlap. `prefix`: several clusters claim the same prefix,
- * unless it is link-local. `cluster-id`: several clusters have the same id.
+ * unless it is link-local or loopback. `cluster-id`: several clusters have the same id.
  */
 export type ConflictKind = (typeof CONFLICT_KINDS)[number];
 

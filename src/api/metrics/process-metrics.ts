@@ -12,7 +12,8 @@ const MISNAMED = ['resources', 'handles', 'requests'].map((kind) => `nodejs_acti
 /**
  * Reasons for refusing a request or a connection. `unauthorized`: no valid token. `forbidden`: an unknown `Host`, or a
  * foreign `Origin`. `handshake`: a failed or incomplete TLS handshake, for example without a valid client certificate.
- * `limit`: closed because of the limits of connections.
+ * `limit`: closed because of the limits of connections; during a handshake, the connection is also counted as
+ * `handshake`.
  */
 const REFUSAL_REASONS = ['unauthorized', 'forbidden', 'handshake', 'limit'] as const;
 
