@@ -83,7 +83,10 @@ interface CurrentClaim {
 /** The labels from the resources of a prefix, strongest resource first, and the strongest source. */
 interface SortedLabels {
   readonly source: Source;
+  /** Without repeated keys, because thousands of policies may contain the same CIDR. */
   readonly labels: Labels;
+  /** The labels of each resource, if all resources have the same labels and source. */
+  readonly common: Labels | undefined;
 }
 
 /** A pending call of `waitForRevision`. */
@@ -115,7 +118,8 @@ interface LabeledPrefix {
  * source `cidr`. The claim has the strongest source of the resources that name exactly this prefix.
  *
  * Changes take effect in later turns of the event loop, in chunks and in order; {@link MetadataLayer.waitForRevision}
- * waits for them. The cost of a change is linear in the prefixes of this layer which the changed prefix covers.
+ * waits for them. The cost of a change is linear in the prefixes of this layer which the changed prefix covers. It is
+ * constant if all resources of the prefix have the same labels and source, as all policies with the same CIDR do.
  */
 export class MetadataLayer {
   readonly #options: MetadataLayerOptions;
@@ -181,14 +185,18 @@ export class MetadataLayer {
     if (previous?.source === source && formatLabels(previous.labels) === formatLabels(labels))
       return this.#revision;
     known.resources.set(resource, { source, resource, labels });
-    return this.#enqueueCovered(text, known);
+    const common = known.sorted?.source === source ? known.sorted.common : undefined;
+    const changesNothing = common !== undefined && areSameLabels(common, labels);
+    return changesNothing ? this.#revision : this.#enqueueCovered(text, known);
   }
 
   /** Removes the labels of a resource from a prefix, and returns the revision with which this takes effect. */
   removeMetadata(prefix: string, resource: string): number {
     const text = Prefix.parse(prefix)?.toString() ?? '';
     const known = this.#prefixes.get(text);
-    return known?.resources.delete(resource) === true ? this.#enqueueCovered(text, known) : this.#revision;
+    if (known?.resources.delete(resource) !== true) return this.#revision;
+    const changesNothing = known.sorted?.common !== undefined && known.resources.size > 0;
+    return changesNothing ? this.#revision : this.#enqueueCovered(text, known);
   }
 
   /**
@@ -465,8 +473,34 @@ function sortedLabels(prefix: LabeledPrefix): SortedLabels {
   const resources = strongestFirst(prefix.resources.values());
   const [strongest] = resources;
   assert(strongest !== undefined, 'the prefix has labels of a resource');
-  prefix.sorted = { source: strongest.source, labels: resources.flatMap(({ labels }) => labels) };
+  const { source, labels } = strongest;
+  const isCommon = resources.every((one) => one.source === source && areSameLabels(one.labels, labels));
+  const all = isCommon ? labels : resources.flatMap((one) => one.labels);
+  prefix.sorted = { source, labels: withoutRepeatedKeys(all), common: isCommon ? labels : undefined };
   return prefix.sorted;
+}
+
+/**
+ * Removes labels which {@link addLabels} never adds. Keeps both a label of source `cidr` and another one with the same
+ * key, because `addLabels` skips the first one if a longer prefix has a `cidr` label.
+ */
+function withoutRepeatedKeys(labels: Labels): Labels {
+  const seen = { cidr: new Set<string>(), other: new Set<string>() };
+  return labels.filter(({ source, key }) => {
+    const keys = source === 'cidr' ? seen.cidr : seen.other;
+    return !keys.has(key) && keys.add(key);
+  });
+}
+
+/** Returns true if two lists have the same labels in the same order: the order decides which `cidr` label is kept. */
+function areSameLabels(some: Labels, others: Labels): boolean {
+  return (
+    some.length === others.length &&
+    some.every(({ source, key, value }, at) => {
+      const other = others[at];
+      return source === other?.source && key === other.key && value === other.value;
+    })
+  );
 }
 
 function isWorld(identity: number): boolean {

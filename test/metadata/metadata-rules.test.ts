@@ -151,6 +151,62 @@ describe('revisions', () => {
     expect(metadata.status()).toMatchObject({ pending: 0, identities: 2 });
   });
 
+  it('a resource with the labels of all others of a prefix causes no work (regression: 1,000 policies with 0.0.0.0/0 merged all prefixes 1,000 times)', () => {
+    const world = rig();
+    const { ipcache, metadata, run } = world;
+    for (let i = 0; i < 50; i++) metadata.upsertMetadata(`10.0.0.${i}`, 'generated', 'r', app('x'));
+    const everything = '0.0.0.0/0';
+    const revision = say(world, everything, reserved('world'), 'policy-0');
+    const upsert = vi.spyOn(ipcache, 'upsert');
+    for (let i = 1; i < 100; i++) {
+      expect(metadata.upsertMetadata(everything, 'generated', `policy-${i}`, reserved('world'))).toBe(
+        revision,
+      );
+      expect(metadata.removeMetadata(everything, `policy-${i - 1}`)).toBe(revision);
+    }
+    expect([run(), upsert.mock.calls.length]).toEqual([0, 0]);
+    const changes = [
+      () => metadata.upsertMetadata(everything, 'k8s', 'policy-0', reserved('world')),
+      () => metadata.upsertMetadata(everything, 'k8s', 'policy-1', [...reserved('world'), ...app('y')]),
+      () => metadata.removeMetadata(everything, 'policy-1'),
+      () => metadata.removeMetadata(everything, 'policy-0'),
+      () => metadata.removeMetadata(everything, 'policy-99'),
+    ];
+    changes.forEach((change, at) => {
+      expect(change()).toBe(revision + at + 1);
+      expect(metadata.status().pending).toBe(51);
+      run();
+    });
+    expect(metadata.status().prefixes).toBe(50);
+  });
+
+  it('labels of a group that contains the CIDRs of 1,000 policies are merged with one label of these policies', () => {
+    const world = rig();
+    for (let i = 0; i < 1_000; i++)
+      world.metadata.upsertMetadata('10.0.0.0/8', 'generated', `policy-${i}`, reserved('world'));
+    world.metadata.upsertMetadata('10.0.0.0/8', 'generated', 'cidrgroup', [label('cidrgroup', 'g')]);
+    for (let i = 0; i < 50; i++) world.metadata.upsertMetadata(`10.0.0.${i}`, 'generated', 'r', app('x'));
+    expect(world.run()).toBe(1);
+    expect(labelsAt(world, '10.0.0.0/8')).toEqual(['cidrgroup:g=', 'reserved:world=']);
+    expect(labelsAt(world, '10.0.0.1/32')).toEqual(['k8s:app=x', 'cidrgroup:g=', 'reserved:world=']);
+  });
+
+  it('a label with the key of a `cidr` label is kept, because the latter may be of no use in a longer prefix', () => {
+    const world = rig();
+    say(world, '10.0.0.0/8', [label('cidr', 'k'), label('k8s', 'k', 'v')]);
+    say(world, '10.0.0.1/32', [label('cidr', 'own')]);
+    expect(labelsAt(world, '10.0.0.0/8')).toEqual(['cidr:k=', 'reserved:world=']);
+    expect(labelsAt(world, '10.0.0.1/32')).toEqual(['k8s:k=v', 'cidr:own=', 'reserved:world=']);
+  });
+
+  it('the order of labels counts also if two resources have the same ones (I2)', () => {
+    const [first, second] = [label('cidr', 'a'), label('cidr', 'b')];
+    const world = rig();
+    say(world, '10.0.0.0/8', [first, second], 'b');
+    say(world, '10.0.0.0/8', [second, first], 'a');
+    expect(labelsAt(world, '10.0.0.0/8')).toEqual(['cidr:b=', 'reserved:world=']);
+  });
+
   it('rejections are counted by reason, and are not revisions', () => {
     const { metadata, run } = rig();
     expect(metadata.upsertMetadata('10.0.0.0/33', 'generated', 'a', app('x'))).toBe(0);
