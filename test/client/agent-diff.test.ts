@@ -600,6 +600,8 @@ describe('many differences', () => {
     const text = diffLines(diff).join('\n');
     expect(text).toContain('  and 20950 more');
     expect(text).toContain('Truncated: -o json lists all except 11000 differences.');
+    // The reasons of all listed differences are known without a search (regression: `beyond the first 100 11000`).
+    expect(text).toMatch(/^Reasons: [^;]+ 10000; reason not searched 11000$/m);
   });
 
   it('have answers of at most 10,000 claims, whole places in order, and the place to continue from', async () => {
@@ -823,7 +825,7 @@ describe('the reasons of a difference', () => {
     const diff = await diffAgents(asking(a), asking(b));
     expect(diff.reasons).toEqual({ incomplete: 150, 'none-found': 100, 'not-searched': 50 });
     expect(diffLines(diff)).toContain(
-      'Reasons: source incomplete, unreachable or not followed 150; no reason found 100; not searched, beyond the first 100 50',
+      'Reasons: source incomplete, unreachable or not followed 150; no reason found 100; reason not searched 50',
     );
     expect(diffLines(diff)).toContain('clustermesh lost: 150 of 150 claims differ (150 only at a)');
   });

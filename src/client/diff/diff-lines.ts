@@ -20,7 +20,7 @@ const REASON_TEXTS: Readonly<Record<DiffReason, string>> = {
   'other-source': 'claim of another source',
   recent: 'recent change',
   'none-found': 'no reason found',
-  'not-searched': 'not searched, beyond the first 100',
+  'not-searched': 'reason not searched',
 };
 
 /** Returns a claim as text, with the service account and the ports of the pod only if those of `other` differ. */
