@@ -19,7 +19,10 @@ const MAX_EDITS = 16;
 /** Maximum number of objects of a manifest. A body of 1 MiB has no room for more that have a kind and a name. */
 const MAX_OBJECTS = 32_768;
 
-/** Maximum number of concurrent evaluations over TCP, and as many over the unix socket. Each holds up to 64 MiB. */
+/**
+ * Maximum number of concurrent evaluations over TCP, and as many over the unix socket. Each takes up to 550 MB for a
+ * million prefixes that would change.
+ */
 const MAX_EVALUATIONS = 4;
 
 /** Lines of an answer in one turn of the event loop. */
