@@ -38,6 +38,9 @@ const POLL_MS = 1_000;
 const REPAIR_PAUSE_MS = { shortest: 10_000, longest: 300_000 } as const;
 const PAUSE_FACTOR = 200;
 
+/** The missing input before the end of the start, if no other one is missing. */
+const STARTING: readonly string[] = ['the agent is starting'];
+
 /**
  * Runs the datapath of an agent. Opens it as a step of the start, releases the items of an earlier agent (*found*
  * items) when the caches are complete, and repairs the kernel periodically.
@@ -50,7 +53,7 @@ export class DatapathKeeper implements DatapathModel {
   #isSynced = false;
   #inputs: KnownInputs = NOTHING_KNOWN;
   /** The incomplete inputs. Once there are none, found items may be deleted. */
-  #waitsFor: readonly string[] = ['the agent is starting'];
+  #waitsFor: readonly string[] = STARTING;
   #checkTimer: Timer | undefined;
   #repairTimer: Timer | undefined;
 
@@ -89,7 +92,8 @@ export class DatapathKeeper implements DatapathModel {
     if (this.#datapath === undefined || this.#waitsFor.length === 0) return;
     this.#checkTimer?.cancel();
     this.#passKnownInputs(this.#datapath);
-    if (this.#isSynced) this.#waitsFor = this.#options.incompleteInputs();
+    const incomplete = this.#options.incompleteInputs();
+    this.#waitsFor = this.#isSynced || incomplete.length > 0 ? incomplete : STARTING;
     if (this.#waitsFor.length === 0) this.#datapath.allowDeletes();
     else this.#checkTimer = this.#options.clock.after(POLL_MS, () => this.#check());
   }

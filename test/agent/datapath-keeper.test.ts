@@ -170,6 +170,13 @@ describe('a datapath whose inputs become complete', () => {
     clock.advance(5_000);
     expect(allow).not.toHaveBeenCalled();
     expect(keeper.status().waitsFor).toEqual(['the agent is starting']);
+    blocking = ['the list of nodes is incomplete']; // the status named no input until the start had ended
+    clock.advance(1_000);
+    expect(keeper.status().waitsFor).toEqual(blocking);
+    blocking = [];
+    clock.advance(1_000);
+    expect(allow).not.toHaveBeenCalled();
+    expect(keeper.status().waitsFor).toEqual(['the agent is starting']);
     blocking = ['cluster far is incomplete'];
     keeper.initialSyncDone();
     clock.advance(1_000);
