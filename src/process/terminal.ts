@@ -64,12 +64,13 @@ export class Terminal {
   }
 }
 
-// Control characters (C0 and C1), invisible ones such as bidirectional overrides and zero-width spaces, and separators
-// of lines. An untrusted name must not control the terminal, look like another name, or end a line of the log.
-const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+// Control characters (C0 and C1); invisible ones such as bidirectional overrides, zero-width spaces and fillers; blanks
+// other than the space (Zs and the Braille blank); and separators of lines. An untrusted name must not control the
+// terminal, look like another name, or end a line of the log.
+const UNSAFE = /[\p{Cc}\p{Cf}\p{DI}\p{Zl}\p{Zp}\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]/gu;
 const UNSAFE_TEXT = new RegExp(UNSAFE.source, 'u');
 
-/** Returns untrusted text with all invisible characters, which could control a terminal, as escapes of JSON. */
+/** Returns untrusted text with all invisible characters, except spaces, as escapes of JSON. */
 export function printable(text: string): string {
   return text.replace(UNSAFE, (character) => character.split('').map(escaped).join(''));
 }

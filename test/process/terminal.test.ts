@@ -29,6 +29,11 @@ describe('a terminal', () => {
     const invisible = 'a\u200Bb\uFEFF\u00AD\u2028\u2029\u{E0041}';
     expect(printable(invisible)).toBe('a\\u200bb\\ufeff\\u00ad\\u2028\\u2029\\udb40\\udc41');
     expect(JSON.parse(`"${printable(invisible)}"`)).toBe(invisible);
+    // Regression: a filler, a variation selector, and a no-break space were printed, and removed at the end of a line.
+    expect(printable('a \u3164\u115F\u034F\uFE0F\u2800')).toBe('a \\u3164\\u115f\\u034f\\ufe0f\\u2800');
+    for (const blank of [...'\u00A0\u1680\u2000\u200A\u202F\u205F\u3000'])
+      expect(printable(blank), `U+${blank.charCodeAt(0).toString(16)}`).toMatch(/^\\u\w{4}$/);
+    expect(alignColumns([['a', 'b\u00A0']])).toEqual(['a  b\\u00a0']);
     expect(alignColumns([['a\u001B[31m', 'b\r']])).toEqual(['a\\u001b[31m  b\\u000d']);
   });
 
