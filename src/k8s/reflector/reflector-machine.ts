@@ -72,7 +72,7 @@ export interface ReflectorState {
   readonly internalSince: number | undefined;
   /** True if the reflector has waited since the last list. */
   readonly waited: boolean;
-  /** True if the last watch that ended regularly was short, and had events. */
+  /** True if the last watch that ended regularly was short. */
   readonly wasShort: boolean;
 }
 
@@ -273,14 +273,15 @@ function failureStep(
  * because a proxy may end a watch after each event, and a server can send a bookmark at any time.
  */
 function endStep(state: ReflectorState, input: ReflectorInput & { readonly type: 'ended' }): ReflectorStep {
-  if (input.lastedMs >= SHORT_MS) return watchStep({ ...state, wasShort: false });
-  if (input.eventful && !state.wasShort) return watchStep({ ...state, wasShort: true });
+  const wasShort = input.lastedMs < SHORT_MS;
+  const next = { ...state, wasShort };
+  if (!wasShort || (input.eventful && !state.wasShort)) return watchStep(next);
   if (input.eventful)
     return {
-      state: { ...state, phase: 'waiting', next: 'watch' },
+      state: { ...next, phase: 'waiting', next: 'watch' },
       effect: { do: 'wait', failures: 1, atLeastMs: 0 },
     };
-  return waitStep(state, { now: input.now, retryAfterMs: 0 }, { next: 'watch', reportedState: 'waiting' });
+  return waitStep(next, { now: input.now, retryAfterMs: 0 }, { next: 'watch', reportedState: 'waiting' });
 }
 
 /**

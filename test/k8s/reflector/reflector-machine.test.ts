@@ -184,6 +184,11 @@ it('waits between short watches, although each has an event (regression: 60 watc
   }
   expect(driven.answer({ ...short, lastedMs: 1000 })).toEqual({ do: 'watch' });
   expect(driven.answer(short), 'the first again').toEqual({ do: 'watch' });
+  expect(driven.answer({ ...short, lastedMs: 1000 })).toEqual({ do: 'watch' });
+  expect(driven.answer({ ...short, eventful: false }, WAITED), 'also after an empty one').toEqual({
+    do: 'watch',
+  });
+  expect(driven.answer(short)).toEqual({ do: 'wait', failures: 1, atLeastMs: 0 });
 });
 
 it('lists after a server has answered only internal errors for a minute (K 3)', () => {
