@@ -1,7 +1,10 @@
 import { mix } from '../columns/mix.ts';
 
-/** The version of the hashes. Digests of different versions cannot be compared. */
-export const DIGEST_VERSION = 4;
+/**
+ * The version of the hashes, and of the rules by which agents make claims of their inputs. Digests of different
+ * versions cannot be compared. Version 5: the addresses of the local node have source `local`.
+ */
+export const DIGEST_VERSION = 5;
 
 /*
  * A digest is a sum of hashes, so that it does not depend on their order. Each hash and each sum has 64 bits: two lanes

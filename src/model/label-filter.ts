@@ -34,7 +34,7 @@ export class LabelRuleError extends Error {
   readonly code = 'invalid-label-rule';
 }
 
-/** The defaults of 1.18 (pkg/labelsfilter, `defaultLabelPrefixCfg`; KUBERNETES 29). */
+/** The defaults of 1.20 (pkg/labelsfilter, `defaultLabelPrefixCfg`; KUBERNETES 29). */
 const BUILT_IN = [
   'reserved:.*',
   String.raw`io\.kubernetes\.pod\.namespace`,
@@ -49,6 +49,7 @@ const BUILT_IN = [
   String.raw`!batch\.kubernetes\.io/job-completion-index`,
   String.raw`!batch\.kubernetes\.io/controller-uid`,
   String.raw`!.*beta\.kubernetes\.io`,
+  String.raw`!topology\.kubernetes\.io`, // Kubernetes 1.35 copies these labels from the node to its pods (#43725)
   String.raw`!k8s\.io`,
   '!pod-template-generation',
   '!pod-template-hash',

@@ -3,6 +3,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
 import { compareSources, compareWriters, type Source, sourceRank } from '../model/source.ts';
+import { isSpecialAddress } from '../net/special-address.ts';
 import {
   type AddressClaim,
   addressClaims,
@@ -27,7 +28,10 @@ export interface LostAddress {
   readonly ip: string;
   /** The writer of the effective claim. Undefined if the address has no claim, because the IPCache is full. */
   readonly holder: ClaimWriter | undefined;
-  /** True if changes of the node are held back from handlers, because the holder's source is stronger. */
+  /**
+   * True if changes of the node are held back from handlers, because the holder's source is stronger. Always false for
+   * a link-local address.
+   */
   readonly stronger: boolean;
 }
 
@@ -138,7 +142,8 @@ export class NodeAddresses {
     const found = this.#ipcache.get(ip);
     if (found === undefined) return { ip, holder: undefined, stronger: false };
     const { source, owner } = found;
-    const stronger = effective !== undefined && this.#isStronger(source, effective);
+    // Routers may have one link-local address on all nodes: `local-router-ipv4` and `-ipv6` of Cilium.
+    const stronger = effective !== undefined && !isSpecialAddress(ip) && this.#isStronger(source, effective);
     return { ip, holder: { source, owner }, stronger };
   }
 

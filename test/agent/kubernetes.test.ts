@@ -122,7 +122,7 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.ipcache.get('0.0.0.0/0')?.identity).toBe(9);
     expect(agent.ipcache.get('::/0')?.identity).toBe(10);
     const node = {
-      metadata: { name: 'node-1', annotations: { 'network.cilium.io/ipv4-cilium-host': '10.10.1.77' } },
+      metadata: { name: 'node-1', annotations: { 'network.cilium.io/ipv6-cilium-host': 'fd00::77' } },
     };
     await agent.recordedKubernetes?.apply({
       apiVersion: 'v1',
@@ -130,7 +130,7 @@ describe('an agent that follows Kubernetes', () => {
       ...node,
       status: { addresses: [] },
     });
-    await until('the annotated address is known', () => agent.ipcache.get('10.10.1.77') !== undefined);
+    await until('the annotated address is known', () => agent.ipcache.get('fd00::77') !== undefined);
     const status = { phase: 'Running', hostIP: '192.168.10.1', podIP: '10.10.1.200' };
     const pod = { metadata: { name: 'keyed', namespace: 'shop' }, spec: { nodeName: 'node-1' }, status };
     await agent.recordedKubernetes?.apply({ apiVersion: 'v1', kind: 'Pod', ...pod });

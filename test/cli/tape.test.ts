@@ -171,7 +171,7 @@ describe('dpcache tape and replay', () => {
 
   it('replay a tape with digests of another version: they are not compared, and the result says so', async () => {
     const text = gunzipSync(readFileSync(TAPE)).toString();
-    const other = text.replace('"k8s":"0b49b4b90f39e651"', '"k8s":"0"').replace('"digests":4', '"digests":1');
+    const other = text.replace('"k8s":"0b49b4b90f39e651"', '"k8s":"0"').replace('"digests":5', '"digests":1');
     const path = join(temporaryFolder({}), 'tape-000001.jsonl.gz');
     writeFileSync(path, gzipSync(other));
     const { status, stdout } = await dpcache('replay', path, '--ignore-version');

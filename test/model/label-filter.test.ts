@@ -18,6 +18,7 @@ describe('a label filter', () => {
       'io.cilium.k8s.policy.cluster',
       'statefulset.kubernetes.io/pod-name',
       'failure-domain.beta.kubernetes.io/zone',
+      'topology.kubernetes.io/zone', // Kubernetes 1.35 copies it from the node to its pods
       'pod-template-hash',
       'annotation.x',
       'etcd_node',

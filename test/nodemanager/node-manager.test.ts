@@ -51,6 +51,22 @@ describe('the local node with localNodeIsHost', () => {
       }
     },
   );
+
+  it.each(['169.254.23.0', 'fe80::1'])(
+    'shares the link-local router address %s with other nodes, which are announced (regression: none were)',
+    (router) => {
+      const { manager, ipcache } = fresh({ localNodeIsHost: true });
+      const { handler, take } = recorder();
+      manager.subscribe(handler);
+      const shared = (internal: string) => addresses(`InternalIP:${internal}`, `CiliumInternalIP:${router}`);
+      manager.nodeUpdated(node('me', { source: 'k8s', addresses: shared('192.168.0.9') }));
+      manager.nodeUpdated(node('other', { source: 'custom-resource', addresses: shared('192.168.0.8') }));
+      manager.nodeUpdated(node('remote', { source: 'clustermesh', addresses: shared('192.168.1.8') }));
+      expect(take()).toEqual(['add me', 'add other', 'add remote']);
+      expect(ipcache.get(router)?.identity).toBe(1);
+      expect(manager.status().heldBack).toEqual([]);
+    },
+  );
 });
 
 describe('a node', () => {

@@ -61,15 +61,17 @@ export class LocalNode {
 function completed(node: NodeSpec, allocated: NodeSpec): NodeSpec {
   const { ipv4AllocCIDR, ipv6AllocCIDR } = allocated;
   const cidrs = ipv4AllocCIDR === undefined && ipv6AllocCIDR === undefined ? node : allocated;
-  const { addresses = [] } = node;
-  const routers = (allocated.addresses ?? []).filter(
-    ({ type, ip }) => type === ROUTER && !addresses.some((known) => known.ip === ip),
+  const routers = (allocated.addresses ?? []).filter(({ type }) => type === ROUTER);
+  // A router of the annotations can be an earlier one, whose address a pod may have now.
+  const own = (node.addresses ?? []).filter(
+    ({ type, ip }) =>
+      type !== ROUTER || !routers.some((router) => router.ip.includes(':') === ip.includes(':')),
   );
   return {
     ...allocated,
     source: node.source,
     labels: node.labels,
-    addresses: [...addresses, ...routers],
+    addresses: [...own, ...routers.filter(({ ip }) => !own.some((known) => known.ip === ip))],
     ipv4AllocCIDR: cidrs.ipv4AllocCIDR,
     ipv6AllocCIDR: cidrs.ipv6AllocCIDR,
     ipv4SecondaryAllocCIDRs: cidrs.ipv4SecondaryAllocCIDRs,

@@ -177,6 +177,26 @@ describe('Nodes', () => {
     }
   });
 
+  // regression: a pod that had got the address of an earlier router was claimed as host
+  it('do not get the router of annotations if the CiliumNode has one of the same family (K 37)', async () => {
+    const world = await new FeedWorld({ nodeAnnotations: true }).started();
+    const annotations = {
+      'network.cilium.io/ipv4-cilium-host': '10.1.1.7',
+      'network.cilium.io/ipv6-cilium-host': 'fd00:1::7',
+    };
+    world.cluster.put('nodes', {
+      metadata: { name: 'n1', annotations },
+      spec: {},
+      status: { addresses: [] },
+    });
+    const routers = () => Array.from(world.nodes.get('atlantic/n1')?.addresses ?? [], ({ ip }) => ip);
+    expect(routers()).toEqual(['10.1.1.7', 'fd00:1::7']);
+    world.cluster.put('ciliumnodes', ciliumNode('n1', SPEC));
+    expect(routers()).toEqual(['fd00:1::7', '10.1.1.1']);
+    world.cluster.delete('ciliumnodes', 'n1');
+    expect(routers()).toEqual(['10.1.1.7', 'fd00:1::7']);
+  });
+
   it('have their annotations applied if configured (K 40)', async () => {
     const world = await new FeedWorld({ nodeAnnotations: true }).started();
     world.cluster.put('nodes', { metadata, spec: {}, status: { addresses: [] } });
