@@ -52,6 +52,9 @@ export interface PastDocument {
   readonly retained: RetainedDocument;
   /** The claim was effective from this time on; absent if that was before `retained.from`. */
   readonly effectiveSince?: string | undefined;
-  /** The claim was effective until this time; absent if it still is effective. */
+  /**
+   * The claim was effective until this time. Absent if it still is effective, or was at the end of an earlier process.
+   * Services and nodes have the end of the earlier process.
+   */
   readonly effectiveUntil?: string | undefined;
 }

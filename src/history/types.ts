@@ -137,7 +137,10 @@ export interface DocumentMoment extends Certainty {
   readonly document: PastFields | undefined;
   /** Time of the last change before the moment; undefined if the history does not contain one. */
   readonly since: number | undefined;
-  /** Time of the first change after the moment; undefined if there is none. */
+  /**
+   * Time of the first change after the moment. If there is none, the end of the records of an earlier process, or
+   * undefined for the current one.
+   */
   readonly until: number | undefined;
   readonly retained: RetainedInterval;
 }

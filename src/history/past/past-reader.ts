@@ -235,7 +235,8 @@ export class PastReader {
     const wall = (ms: number | undefined): number | undefined =>
       ms === undefined ? undefined : life.clock.wallOf(ms);
     const uncertainty = reason ?? reading.lostReason ?? (isKnown ? undefined : 'agent-not-running');
-    const times = { at: life.clock.wallOf(point.lifeMs), since: wall(since), until: wall(until) };
+    const end = life.isLive ? undefined : life.endMs;
+    const times = { at: life.clock.wallOf(point.lifeMs), since: wall(since), until: wall(until ?? end) };
     return { ...times, document, ...certaintyOf(life, point, uncertainty), retained };
   }
 
