@@ -57,8 +57,8 @@ export function textOfPorts(
 }
 
 /**
- * Returns the ports of the field `ports` by name. If two ports have the same name, the last one wins. Equal lists that
- * are read with the same `shared` return the same object.
+ * Returns the ports of the field `ports` by name. If two ports have the same name, the last one wins. Equal lists
+ * usually share one object of `shared`.
  */
 export function readPorts(fields: ObjectFields, shared: SharedValues<Ports> = new SharedValues()): Ports {
   const named = fields.list('ports').items((list, index) => {

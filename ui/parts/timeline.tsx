@@ -7,7 +7,7 @@ import { clockText } from '../format.ts';
 
 const HOUR_MS = 3_600_000;
 
-/** Minimum length of the shown time. It begins shortly before the oldest change. */
+/** Minimum length of the shown time, unless the history is shorter. */
 const MIN_SHOWN_MS = 60_000;
 
 /** Size of the strip in its own units. */

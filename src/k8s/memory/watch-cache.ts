@@ -41,7 +41,7 @@ export class WatchCache {
     for (const write of writes) this.#publish(write);
   }
 
-  /** Ends a hold without publishing the held writes, because it simulates a restart, which ends all watches. */
+  /** Drops the held writes of a hold. A restart ends all watches, so nobody would receive them. */
   reset(): void {
     this.#held = undefined;
   }

@@ -24,7 +24,7 @@ export class LastDeletes {
     return this.#deletes.filter((deleted) => deleted.revision > revision).map(({ key }) => key);
   }
 
-  /** Starts again: all deletes from this revision on will be added, and earlier ones are unknown. */
+  /** Starts again: all deletes after `revision` will be added; earlier ones are unknown. */
   restart(revision: number): void {
     this.#deletes = [];
     this.#completeAfter = revision;
