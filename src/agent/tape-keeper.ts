@@ -14,7 +14,7 @@ export interface TapeKeeperContext extends Pick<AgentParts, 'clock' | 'log' | 'g
   readonly labelsOf: (identity: number) => Labels | undefined;
 }
 
-/** Returns the settings that affect the state of the engines, without paths and addresses. */
+/** Returns the settings that a replay uses. */
 function tapedSettings(options: KubernetesOptions): TapedKubernetes {
   const { watch, endpoints, identities, serviceProxyName, headlessServices, nodeAnnotations, encryptKey } =
     options;

@@ -57,6 +57,15 @@ describe('dpcache bundle without an agent', () => {
     expect(text).not.toContain('xxx');
   });
 
+  it('omits a last line longer than the limit (regression: its beginning was cut, with the word before a secret)', async () => {
+    const folder = temporaryFolder({ log: `password: ${'x'.repeat(1 << 20)}` });
+    const out = join(folder, 'bundle.tar.gz');
+    await dpcache(
+      ...['bundle', '--socket', join(folder, 'none.sock'), '--out', out, '--log-file', join(folder, 'log')],
+    );
+    expect(gunzipSync(readFileSync(out)).toString('latin1')).not.toContain('xxx');
+  });
+
   it('has the limit in its errors if the agent hangs', async () => {
     const socket = await hangingAgent();
     const out = join(temporaryFolder({}), 'bundle.tar.gz');

@@ -108,7 +108,9 @@ async function readTail(option: string, path: string): Promise<string> {
       position,
     });
     const text = buffer.subarray(0, bytesRead).toString('utf8');
-    return position === 0 ? text : text.slice(text.indexOf('\n') + 1);
+    if (position === 0) return text;
+    const lineEnd = text.indexOf('\n');
+    return lineEnd < 0 ? '' : text.slice(lineEnd + 1);
   } catch (cause) {
     throw unreadable(option, path, cause);
   }

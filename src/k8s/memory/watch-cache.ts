@@ -41,7 +41,7 @@ export class WatchCache {
     for (const write of writes) this.#publish(write);
   }
 
-  /** Drops the held writes of a hold. A restart ends all watches, so nobody would receive them. */
+  /** Drops the held writes, because a restart ends the watches that would receive them. */
   reset(): void {
     this.#held = undefined;
   }

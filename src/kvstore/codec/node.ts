@@ -46,7 +46,8 @@ function readCIDR(family: Family, parent: Fields<never>, name: string | number):
 /**
  * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source`: the reader assigns the source of the kvstore,
  * `kvstore` or `clustermesh`. Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`,
- * `invalid-utf8`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`, `invalid-cidr`.
+ * `invalid-utf8`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`,
+ * `invalid-cidr`.
  */
 export function decodeNode(
   expected: NodeName,
