@@ -133,6 +133,7 @@ export class ClusterPublisher {
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
   readonly #contentComplete = deferred();
+  #isRunning = false;
 
   /** Throws a {@link ClusterNameError} if readers of Cilium 1.17 would reject the name of the cluster. */
   constructor(options: ClusterPublisherOptions) {
@@ -321,12 +322,18 @@ export class ClusterPublisher {
    * publisher can adopt the keys.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const prefixes = Object.values(this.#prefixes);
-    await Promise.all([
-      ...prefixes.map((prefix) => prefix.run(signal)),
-      this.#config.run(signal),
-      this.#heartbeat.run(signal),
-    ]);
+    requireAllowed(!this.#isRunning, 'run: the publisher is running already');
+    this.#isRunning = true;
+    try {
+      const prefixes = Object.values(this.#prefixes);
+      await Promise.all([
+        ...prefixes.map((prefix) => prefix.run(signal)),
+        this.#config.run(signal),
+        this.#heartbeat.run(signal),
+      ]);
+    } finally {
+      this.#isRunning = false;
+    }
   }
 }
 

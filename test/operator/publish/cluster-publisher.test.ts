@@ -400,3 +400,27 @@ it.each(['', 'A', 'a_b', '-a', 'a-', 'a.b', 'a/b', 'a'.repeat(33)])(
     expect(publisher).toThrow(`clusterName ${JSON.stringify(clusterName)} must have at most 32 characters`);
   },
 );
+
+it('a second run of a running publisher is rejected once, and the first one continues', async () => {
+  const clock = new ManualClock();
+  const server = new MemoryServer({ clock });
+  const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
+  const onFailure = vi.fn();
+  const publisher = new ClusterPublisher({ backend, clusterName: CLUSTER, clusterID: ID, clock, onFailure });
+  const ended = new AbortController();
+  const running = publisher.run(ended.signal);
+  await expect(publisher.run(ended.signal)).rejects.toMatchObject({
+    name: 'UsageError',
+    code: 'invalid-call',
+    message: 'run: the publisher is running already',
+  });
+  publisher.upsertIP({ key: '10.0.0.5', identity: 65_801, encryptKey: 0 });
+  void publisher.markSynced();
+  await advance(clock, 10_000);
+  expect(onFailure).not.toHaveBeenCalled();
+  expect(publisher.status().synced).toBe(true);
+  ended.abort();
+  await running;
+  await publisher.run(AbortSignal.abort()); // a run after the end of the last one is allowed
+  await backend.close();
+});
