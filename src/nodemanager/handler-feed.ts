@@ -1,3 +1,4 @@
+import { requireArgument } from '../base/arguments.ts';
 import type { Timer } from '../base/clock.ts';
 import type { DeliveryQueue } from '../base/delivery-queue.ts';
 import { WorkQueue } from '../base/work-queue.ts';
@@ -8,7 +9,7 @@ import {
   type HandlerCallsOptions,
   type RetryState,
 } from './handler-calls.ts';
-import type { Node } from './node.ts';
+import { Node } from './node.ts';
 import type { HandlerFailure, HandlerStatus, NodeHandler, SweepOutcome } from './node-handler.ts';
 import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
 
@@ -68,7 +69,7 @@ export class HandlerFeed {
     this.handler = handler;
     this.#options = options;
     const { clock, random, onFault, previous = [] } = options;
-    this.#previous = new Map(Array.from(previous, (node) => [node.fullName, node]));
+    this.#previous = new Map(Array.from(previous, entryOfNode));
     this.#ready = new WorkQueue({ clock, random, onDue: () => this.#resume() });
     this.#calls = new HandlerCalls(handler, { clock, random, onFault, resume: () => this.#resume() });
   }
@@ -331,4 +332,10 @@ export class HandlerFeed {
     lane.settle();
     this.#options.onProgress(lane);
   }
+}
+
+/** Returns the full name and the node. Rejects parsed JSON of a node, which has no full name. */
+function entryOfNode(node: unknown): readonly [fullName: string, node: Node] {
+  requireArgument(node instanceof Node, 'subscribe: options.previous must contain results of parseNode');
+  return [node.fullName, node];
 }

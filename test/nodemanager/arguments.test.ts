@@ -20,6 +20,8 @@ const OF_MANAGER: WrongCalls<NodeManager> = {
       [HANDLER, { concurrency: 0 }],
       [HANDLER, { concurrency: Number.NaN }],
     ],
+    // Regression: parsed JSON has no full name, so every node was added again, and the sweep deleted the last one.
+    [HANDLER, { previous: [{ cluster: 'west', name: 'n1', source: 'kvstore', addresses: [] }] }],
   ],
   // Regression: with 0, each tick validated all nodes; with NaN, none.
   startValidation: [['7'], [0], [Number.NaN]],
