@@ -161,7 +161,7 @@ const BACKEND_FIELDS = objectWith({
 
 /**
  * Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), local cluster.
- * Immutable collections are kept, others are copied.
+ * Immutable collections are kept, others are copied. Does not check that addresses are canonical, and ports in range.
  */
 export function createBackend(fields: BackendFields): Backend {
   checkArgument('createBackend: fields', fields, BACKEND_FIELDS);

@@ -142,7 +142,7 @@ const SERVICE_FIELDS = objectWith({
 
 /**
  * Returns a service. Defaults are those of a cluster-internal service without addresses and ports. Immutable
- * collections are kept, others are copied.
+ * collections are kept, others are copied. Does not check that addresses are canonical, and ports in range.
  */
 export function createService(fields: ServiceFields): Service {
   checkArgument('createService: fields', fields, SERVICE_FIELDS);
