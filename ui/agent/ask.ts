@@ -22,8 +22,7 @@ export class NoAnswer extends Error {}
 export function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
   return withDeadline(signal, async (either) => {
     const answer = await fetchAgent(path, either);
-    const document: unknown = await answer.json();
-    if (typeof document !== 'object' || document === null) throw new SyntaxError('no document');
+    const document = await documentOf(answer);
     if (answer.ok || 'ready' in document) return document as T; // `/readyz` answers 503 if the agent is not ready
     throw problemOf(answer, document);
   });
@@ -33,7 +32,7 @@ export function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
 export function askLines<T>(path: string, body: object, signal: AbortSignal): Promise<readonly T[]> {
   return withDeadline(signal, async (either) => {
     const answer = await fetchAgent(path, either, body);
-    if (!answer.ok) throw problemOf(answer, await answer.json());
+    if (!answer.ok) throw problemOf(answer, await documentOf(answer));
     const lines = (await answer.text()).trimEnd().split('\n');
     return lines.map((line) => JSON.parse(line) as T);
   });
@@ -58,9 +57,19 @@ async function withDeadline<T>(
   }
 }
 
+/**
+ * Returns the JSON object of an answer. Throws a SyntaxError if there is none. If the answer reports a failure, returns
+ * an empty object instead, because a proxy sends its failures as HTML or as text.
+ */
+export async function documentOf(answer: Response): Promise<object> {
+  const document: unknown = await (answer.ok ? answer.json() : answer.json().catch(() => ({})));
+  if (typeof document !== 'object' || document === null) throw new SyntaxError('no document');
+  return document;
+}
+
 /** Returns the error of an answer. A proxy may have sent it instead of the agent. */
-export function problemOf({ status }: Response, document: unknown): Error {
-  const { detail }: Partial<ProblemDocument> = Object(document);
+export function problemOf({ status }: Response, document: object): Error {
+  const { detail }: Partial<ProblemDocument> = document;
   const text = detail ?? `The answer is not from the agent: HTTP status ${status}.`;
   return detail === undefined || status >= 500 || status === 429 ? new NoAnswer(text) : new Error(text);
 }

@@ -1,5 +1,5 @@
 import type { ChangeDocument, HeartbeatDocument } from '../../src/api/routes/monitor-stream.ts';
-import { ANSWER_MS, problemOf } from './ask.ts';
+import { ANSWER_MS, documentOf, problemOf } from './ask.ts';
 import { agentNow } from './clock.ts';
 import { fetchAgent, isTokenNeeded } from './token.tsx';
 
@@ -115,7 +115,7 @@ export class Feed {
       if (answer.ok && answer.body !== null) {
         clearTimeout(answerTimer);
         await this.#read(answer.body, closed);
-      } else refusal = problemOf(answer, await answer.json()).message;
+      } else refusal = problemOf(answer, await documentOf(answer)).message;
     } catch {
       // each error is handled as a lost connection
     } finally {

@@ -508,6 +508,7 @@ describe('the page', () => {
     const answers = [
       ['not from the agent, or incomplete', { status: 200, json: null }],
       ['no upstream', { status: 503, json: { detail: 'no upstream' } }],
+      ['HTTP status 502', { status: 502, contentType: 'text/html', body: '<h1>Bad Gateway</h1>' }],
       ['not from the agent, or incomplete', { status: 200, body: '{"items":[' }],
     ] as const;
     for (const [text, answer] of answers) {
