@@ -60,11 +60,12 @@ function clusterLines(clusters: readonly ClusterDocument[]): readonly string[] {
 }
 
 function clusterDetail(cluster: ClusterDocument): string {
-  const { name, failures, lastFailure, lastFailureAt } = cluster;
+  const { name, failures, lastFailure, lastFailureAt, heartbeat } = cluster;
+  const beat = heartbeat === 'stale' ? ', heartbeat has not changed for 2 min' : '';
   const failed = failures === 0 ? '' : `, ${counted(failures, 'failure')}`;
   const which = failures === 0 ? 'last failure' : 'the last';
   const last = lastFailure === undefined ? '' : `, ${which} at ${lastFailureAt}: ${lastFailure}`;
-  return `${name}: ${clusterStateText(cluster)}${failed}${last}`;
+  return `${name}: ${clusterStateText(cluster)}${beat}${failed}${last}`;
 }
 
 /** Returns the status of each cluster and the open steps of the start, for `dpcache clustermesh status`. */

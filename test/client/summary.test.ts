@@ -156,6 +156,14 @@ describe('a summary', () => {
     expect((await askClustermesh(async () => document, { wide: false })).lines.at(-1)).toBe(line);
   });
 
+  it('of the mesh states a stale heartbeat (regression: complete without a hint)', async () => {
+    const clusters = [{ ...FAR, connected: true, missing: [], heartbeat: 'stale' }];
+    const document = { cluster: 'own', clusterID: 1, clusters, configProblems: [], steps: [] };
+    expect((await askClustermesh(async () => document, { wide: false })).lines.at(-1)).toBe(
+      'far: connected, complete, heartbeat has not changed for 2 min',
+    );
+  });
+
   it('of the mesh states that the services of a cluster have expired (regression: as if they were served)', async () => {
     const lost = {
       ...FAR,

@@ -31,8 +31,8 @@ export function sinceText(iso: string): string {
 }
 
 /** Returns the state of a cluster as a word. */
-export function stateText({ ready, connected, state }: ClusterDocument): string {
-  if (ready) return 'ready';
+export function stateText({ ready, connected, state, heartbeat }: ClusterDocument): string {
+  if (ready) return heartbeat === 'stale' ? 'stale heartbeat' : 'ready';
   return connected ? state : 'unreachable';
 }
 
