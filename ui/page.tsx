@@ -70,12 +70,15 @@ function View({ address: { view, name, parameters } }: { address: Address }): VN
   );
 }
 
-/** The current view. It is marked as old while the process does not answer. */
+/** The current view. It is marked as old while the process or its status does not answer. */
 function Main({ address }: { address: Address }): VNode {
   const { connection } = useFeed();
+  const { problem } = useShared().status;
   const content = useMemo(() => <View address={address} />, [address]);
   return (
-    <main class={connection === 'live' ? undefined : 'old'}>{isTokenNeeded() ? <TokenForm /> : content}</main>
+    <main class={connection === 'live' && problem === undefined ? undefined : 'old'}>
+      {isTokenNeeded() ? <TokenForm /> : content}
+    </main>
   );
 }
 

@@ -20,7 +20,7 @@ function Effective({ record }: { record: HistoryRecordDocument }): VNode | null 
     identity === null ? <span class="faint">none</span> : <NamedIdentity identity={identity} />,
   );
   return (
-    <span class="nowrap">
+    <span>
       <span class="faint">effective </span>
       {from}
       <span class="arrow">→</span>
