@@ -21,7 +21,7 @@ const keepHangup = (): void => {
 };
 if (isDaemon) process.on('SIGHUP', keepHangup);
 
-/** Time in which a repeated signal counts as one, because timeout(1) signals the process and then its group. */
+/** A signal repeated within this time counts as one, because timeout(1) signals the process and then its group. */
 const SAME_SIGNAL_MS = 100;
 
 const stop = new AbortController();

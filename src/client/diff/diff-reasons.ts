@@ -5,7 +5,7 @@ import type { SettingsDocument } from '../../api/routes/settings-routes.ts';
 import type { StatusDocument } from '../../api/status-document.ts';
 import { withQuery } from '../list.ts';
 
-/** Maximum number of differences for which a reason is searched. Each search takes a few requests. */
+/** Maximum number of differences whose reason is searched. Each search takes a few requests. */
 const MAX_SEARCHED = 100;
 
 /** Maximum age of a change that may not have reached the other agent yet. */

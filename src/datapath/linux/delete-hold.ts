@@ -5,7 +5,7 @@ import type { KeptItems } from './kept-items.ts';
 
 /** Delay of deletes after the last change of the referring tables. Clients connect to former backends until then. */
 const SETTLE_MS = 500;
-/** Maximum time for which an unwritable table delays the deletes of another one. */
+/** Maximum time that an unwritable table delays the deletes of another one. */
 const MAX_HOLD_MS = 10_000;
 
 /** A referring table, which deletes wait for. */

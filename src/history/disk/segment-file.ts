@@ -74,8 +74,8 @@ export function recordsFrame(
 }
 
 /**
- * Returns the last frame of a complete segment: lengths of the lists │ the lists, of which the first is JSON │ length
- * of all these.
+ * Returns the last frame of a complete segment: lengths of the lists │ the lists (the first is JSON) │ length of
+ * all these.
  */
 export function endFrame(
   segment: Segment,

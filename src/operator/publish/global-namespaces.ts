@@ -91,7 +91,7 @@ export class GlobalNamespaces implements Duty {
   readonly #exported = namesByStage();
   /** The namespaces of a failed review, by stage. The next review of the stage repeats it. */
   readonly #unreviewed = namesByStage();
-  /** Changed namespaces for which no step has begun, each with the number of its latest change. */
+  /** Changed namespaces whose step has not begun, each with the number of its latest change. */
   readonly #changed = new Map<string, number>();
   /** By namespace: the number of its latest change, until the second step of this change begins. */
   readonly #latest = new Map<string, number>();

@@ -74,7 +74,7 @@ export class IdentityTraffic implements Disposable {
     });
   }
 
-  /** The method by which the program was attached. */
+  /** How the program was attached. */
   get by(): AttachedBy {
     return this.#program.by;
   }
