@@ -1,7 +1,7 @@
 import { isoTime } from '../base/system-clock.ts';
 import { CHANGE_TYPES, type ChangeType } from './change-types.ts';
 
-/** Length of an interval. 360 complete intervals, one hour, are kept. */
+/** Length of an interval. 360 ended intervals, one hour, are kept. */
 const INTERVAL_MS = 10_000;
 const INTERVALS = 360;
 
@@ -10,14 +10,14 @@ export interface RatesDocument {
   readonly intervalMs: number;
   /** Start of the first interval, ISO 8601. */
   readonly from: string;
-  /** Changes in each complete interval by type, oldest first. At most 360; fewer if the agent started later. */
+  /** Changes in each ended interval by type, oldest first. At most 360; fewer if the agent started later. */
   readonly counts: Readonly<Record<ChangeType, readonly number[]>>;
 }
 
 /** Counts changes in intervals of 10 s over the last hour. Counting costs some 10 ns; memory does not grow. */
 export class ChangeRates {
   readonly #firstInterval: number;
-  /** Counts by interval and type: of the complete intervals and of the current one. */
+  /** Counts by interval and type: of the ended intervals and of the current one. */
   readonly #counts = new Uint32Array((INTERVALS + 1) * CHANGE_TYPES.length);
   #current: number;
 
@@ -34,7 +34,7 @@ export class ChangeRates {
     this.#counts[at] = (this.#counts[at] ?? 0) + 1;
   }
 
-  /** Returns the counts of the complete intervals. `wallMs`: the wall time of now. */
+  /** Returns the counts of the ended intervals. `wallMs`: the wall time of now. */
   document(nowMs: number, wallMs: number): RatesDocument {
     this.#advance(nowMs);
     const first = Math.max(this.#firstInterval, this.#current - INTERVALS);

@@ -21,7 +21,7 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
   readonly waiting: KeyedQueue<string, V> = new KeyedQueue();
   readonly #options: CoalescingReaderOptions<T>;
   readonly #leaveSignal: () => void;
-  /** Resolve the waits of pending calls of `next`. */
+  /** Functions that end the wait of one pending call of `next` each. */
   readonly #pendingCalls: (() => void)[] = [];
   #closed = false;
 

@@ -145,8 +145,8 @@ export class ServicePartReader {
   }
 
   /**
-   * Processes a record. Returns the part if the record completes one, else undefined. An invalid record is passed to
-   * `onReject`, and its part is dropped.
+   * Processes a record. Returns the part if the record completes one, else undefined. If a record is invalid,
+   * `onReject` receives the reason, and its part is dropped.
    */
   read(record: unknown): ServicePart | undefined {
     const isContinued = isObject(record) && record['more'] === true;

@@ -23,7 +23,7 @@ interface FrontendClaim {
   readonly frontend: Frontend;
 }
 
-/** Cluster IPs rank first because Kubernetes allocates them and they are unique. Users write the others. */
+/** Cluster IPs rank first because Kubernetes allocates them and they are unique. External IPs are written by users. */
 const KIND_RANK: Readonly<Record<Frontend['kind'], number>> = {
   'cluster-ip': 0,
   'node-port': 1,
@@ -35,7 +35,7 @@ function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
   return KIND_RANK[a.frontend.kind] - KIND_RANK[b.frontend.kind] || ascending(a.key, b.key);
 }
 
-/** Returns a text whose ascending order is that of {@link compareClaims}. */
+/** Returns the rank: a text whose ascending order is that of {@link compareClaims}. */
 function rankOf({ key, frontend }: FrontendClaim): string {
   return `${KIND_RANK[frontend.kind]} ${key}`;
 }
@@ -129,7 +129,7 @@ export class FrontendIndex {
   }
 
   /**
-   * Returns the services of all frontends on an IP in any spelling, ordered by rank, `namespace/name` and port. Each
+   * Returns the services of all frontends on an IP in any spelling, ordered by kind, `namespace/name` and port. Each
    * service has its own match, so `overruled` is always empty.
    */
   ofAddress(ip: string): readonly FrontendMatch[] {

@@ -10,8 +10,8 @@ import type { SharedHeap } from './shared-memory.ts';
  *     start of n + 1   the new identity is written to the slot. Lookups of n use the table; those of n - 1 are invalid
  *     start of n + 2   the mark is deleted unless n + 1 has changed the slot again, and the table of n is emptied
  *
- * So no word changes on which the result of a valid lookup depends. The result is the same in whatever order the lookup
- * reads the marks, tables and slots.
+ * A word that a valid lookup uses therefore never changes its result, in whatever order the lookup reads the marks,
+ * tables and slots.
  */
 export class ChangedValues {
   readonly #heap: SharedHeap;
@@ -33,7 +33,7 @@ export class ChangedValues {
     heap.words[HEADER.changed] = tables;
   }
 
-  /** Starts a batch. Writes to leaves of the last two batches, so it must be called before their blocks become free. */
+  /** Starts a batch. Writes to leaves that the last two batches changed, so it must be called before any block becomes free. */
   begin(batch: number): void {
     const { words } = this.#heap;
     const [emptied, pairs] = [this.#pairsBefore, this.#pairs];
@@ -51,7 +51,7 @@ export class ChangedValues {
     this.#pairsBefore = pairs;
   }
 
-  /** Changes the identity of a published slot. Returns false, without a change, if the batch has changed too many. */
+  /** Changes the identity of a published slot. Returns false, and changes nothing, if the batch has `CHANGED.limit` pairs. */
   change(slot: number, identity: number): boolean {
     const { words } = this.#heap;
     const pair = findChanged(words, this.#table, slot);

@@ -27,11 +27,11 @@ import {
 import { NumberList } from './number-list.ts';
 import type { SharedHeap } from './shared-memory.ts';
 
-/** Maximum number of prefixes of two leaves of 20 slots that are merged. The merged leaf has room for four more. */
+/** Two leaves of 20 slots are merged if together they have at most this many prefixes. There is room for four more. */
 const MERGED_PREFIXES = 16;
 /** Maximum number of prefixes of a leaf that a deletion tries to merge. If it has more, its sibling is not read. */
 const SPARSE_PREFIXES = 12;
-/** A directory doubles if it has fewer references per leaf. Otherwise a full leaf becomes larger. */
+/** The directory doubles only if it has fewer references per leaf than this. Otherwise a full leaf gets more slots. */
 const REFERENCES_PER_LEAF = 4;
 
 /** Results of {@link PrefixLeaves.set} other than a peer. */
@@ -44,12 +44,13 @@ const moved: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 /**
  * The prefixes of one family: an extendible hash table of leaves, written by one thread.
  *
- *     hash of the prefix ─► directory: a reference for each upper part of a hash ─► leaf: up to 20 prefixes
+ *     hash of the prefix ─► directory: a reference for each upper part of a hash ─► leaf: 20 slots or more
  *                                                                      the leaf that it replaced ◄─ before ┘
  *
  * The first write of a batch to a published leaf copies it. The copy refers to the original, which readers use until
  * the batch is published. Later writes of the batch change the copy in place. If only the identity of a prefix changes,
- * a published leaf is not copied ({@link ChangedValues}). A full leaf is split. If the two halves of a split become
+ * a published leaf is not copied ({@link ChangedValues}). A full leaf is split,
+ * or gets more slots. If the two halves of a split become
  * sparse, they are merged, so that memory is bounded by the number of prefixes and does not grow with changes.
  */
 export class PrefixLeaves {
@@ -90,12 +91,12 @@ export class PrefixLeaves {
     return this.#size;
   }
 
-  /** Number of leaves created so far: copies, and results of splits and merges. */
+  /** Number of leaves created so far by copies, splits, merges and changes of size. */
   get created(): number {
     return this.#created;
   }
 
-  /** Starts a batch. The stamps of the previous one are deleted, so that its number can be used again. */
+  /** Starts a batch. Deletes the stamps of the previous one, because stamps have fewer bits than batches and are used again. */
   begin(batch: number): void {
     const { words } = this.#heap;
     for (let i = 0; i < this.#stamped.length; i++) words[this.#stamped.at(i) + LEAF.stamp] = 0;
@@ -160,7 +161,7 @@ export class PrefixLeaves {
     return findSlot(this.#heap.words, this.#foundLeaf, key, key.length, this.#hash);
   }
 
-  /** Empties a slot. A later prefix moves into the gap unless its first probe is after the gap. */
+  /** Empties a slot. A later prefix moves into the gap unless its home slot lies between the gap and its own slot. */
   #clearSlot(reference: number, slot: number): void {
     const { words } = this.#heap;
     const capacity = capacityOf(sizeClassOf(reference));
@@ -276,7 +277,7 @@ export class PrefixLeaves {
     const low = this.#emptyLeaf(reference, depth + 1, sizeClassOf(reference));
     const high = this.#emptyLeaf(reference, depth + 1, sizeClassOf(reference));
     const { words } = this.#heap;
-    // Each half belongs to one of two leaves that this batch has merged.
+    // If this batch created the leaf by a merge, each half gets the merged leaf with the same prefixes.
     words[leafOf(low) + LEAF.beforeHigh] = words[leafOf(low) + LEAF.before] ?? 0;
     words[leafOf(high) + LEAF.before] = words[leafOf(high) + LEAF.beforeHigh] ?? 0;
     this.#moveAll(reference, low, high);
@@ -296,7 +297,7 @@ export class PrefixLeaves {
     return resized;
   }
 
-  /** Halves a large sparse leaf, or merges a small one with its sibling, as often as possible. */
+  /** Moves a large sparse leaf to half as many slots, or merges a small one with its sibling, as often as possible. */
   #mergeSparse(sparse: number, hash: number): void {
     for (let reference = sparse; reference !== 0; ) {
       const { words } = this.#heap;
@@ -332,7 +333,7 @@ export class PrefixLeaves {
     return merged;
   }
 
-  /** Returns the only published leaf that had the prefixes of a leaf before this batch; 0 if there were two. */
+  /** Returns the published leaf that had the prefixes of this leaf before the batch; 0 if it is the merge of two. */
   #publishedOf(reference: number): number {
     const { words } = this.#heap;
     const leaf = leafOf(reference);

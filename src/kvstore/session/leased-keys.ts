@@ -2,7 +2,7 @@ import { ByteRows } from '../../columns/byte-rows.ts';
 import { setWideAt, wideAt } from '../../columns/int32-rows.ts';
 import { bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
 
-// Columns of a row. The revision of the last write is stored plus one, in two words.
+// Columns of a row. `WRITTEN_AT` has two words: one more than the revision of the last write, so that a new row has 0.
 const FOLDER = 0;
 const LEASE = 1;
 const ORDER = 2;
@@ -42,7 +42,7 @@ export class LeasedKeys {
     return this.#folders.size === 0;
   }
 
-  /** One more than the highest row ever used. */
+  /** One more than the highest row that was used since the table was last empty. */
   get limit(): number {
     return this.#rows.limit;
   }
@@ -122,7 +122,7 @@ export class LeasedKeys {
     return this.#rows.rows.get(row, ORDER);
   }
 
-  /** Binds a key to a lease. `order` numbers all bindings in succession. */
+  /** Binds a key to a lease. `order` is the serial number of the binding among all bindings. */
   bind(row: number, lease: number, order: number): void {
     const page = this.#rows.rows.writablePageOf(row);
     const at = this.#rows.rows.offsetOf(row);
