@@ -156,5 +156,5 @@ export function parseJsonInPieces(
   text: string,
   pieceLength: number = PIECE_LENGTH,
 ): Generator<undefined, unknown> {
-  return parsePieces(text, pieceLength, 0);
+  return parsePieces(text, pieceLength, 1);
 }

@@ -55,7 +55,7 @@ export function readMapList(text: string, reader: TableReader): boolean {
   if (/^\{/m.test(text)) return readMapJson(text, reader);
   const title = text.indexOf(TITLE);
   if (title < 0)
-    return text.trim() === '' || text.includes(NO_ENTRIES) || notMapList(text, 'has no title', reader);
+    return text.trim() === '' || text.includes(NO_ENTRIES) || rejectText(text, 'has no title', reader);
   let prefix = '';
   for (let from = lineAfter(text, title); from < text.length; from = lineAfter(text, from)) {
     const end = text.indexOf('\n', from);
@@ -76,15 +76,15 @@ function lineAfter(text: string, from: number): number {
   return end < 0 ? text.length : end + 1;
 }
 
-function notMapList(text: string, why: string, { at, onReject }: TableReader): false {
+function rejectText(text: string, why: string, { at, onReject }: TableReader): false {
   onReject(rejection('invalid-table', 'bpf ipcache list', text.slice(0, 64), why, at));
   return false;
 }
 
 function readMapJson(text: string, reader: TableReader): boolean {
   const json = parseOutputJson(text);
-  if ('problem' in json) return notMapList(text, json.problem, reader);
-  if (!isObject(json.value)) return notMapList(text, 'must be an object', reader);
+  if ('problem' in json) return rejectText(text, json.problem, reader);
+  if (!isObject(json.value)) return rejectText(text, 'must be an object', reader);
   for (const [prefix, values] of Object.entries(json.value))
     for (const value of Array.isArray(values) ? values : [values]) readMapItem(prefix, value, reader);
   return true;

@@ -35,7 +35,7 @@ export function remoteBackends(
   const earlier = new OrderedMatcher(known);
   const offered: Backend[] = [];
   let reused = 0;
-  let shared = NO_PORTS;
+  let lastPorts = NO_PORTS;
   for (const [text, ports] of backends) {
     if (isPlaceholder(text, ports)) continue;
     const hostname = hostnames?.get(text) ?? '';
@@ -43,16 +43,16 @@ export function remoteBackends(
     const previous = earlier.take(text);
     if (previous !== undefined && isSameBackend(previous, ports, hostname, zoneOf)) {
       offered.push(previous);
-      shared = previous.ports;
+      lastPorts = previous.ports;
       reused++;
       continue;
     }
-    if (!samePorts(ports, shared)) shared = ImmutableMap(ports);
+    if (!samePorts(ports, lastPorts)) lastPorts = ImmutableMap(ports);
     const { zone, forZones = NONE } = zoneOf;
     offered.push(
       backendOf({
         address: previous?.address ?? text,
-        ports: shared,
+        ports: lastPorts,
         nodeName: '',
         zone,
         hostname,

@@ -33,7 +33,10 @@ export class ChangedValues {
     heap.words[HEADER.changed] = tables;
   }
 
-  /** Starts a batch. Writes to leaves that the last two batches changed, so it must be called before any block becomes free. */
+  /**
+   * Starts a batch. Writes to leaves that the last two batches changed, so it must be called before any block becomes
+   * free.
+   */
   begin(batch: number): void {
     const { words } = this.#heap;
     const [emptied, pairs] = [this.#pairsBefore, this.#pairs];
@@ -51,7 +54,7 @@ export class ChangedValues {
     this.#pairsBefore = pairs;
   }
 
-  /** Changes the identity of a published slot. Returns false, and changes nothing, if the batch has `CHANGED.limit` pairs. */
+  /** Changes the identity of a published slot. Returns false, without a change, if the table of the batch is full. */
   change(slot: number, identity: number): boolean {
     const { words } = this.#heap;
     const pair = findChanged(words, this.#table, slot);

@@ -96,7 +96,7 @@ export class PrefixLeaves {
     return this.#created;
   }
 
-  /** Starts a batch. Deletes the stamps of the previous one, because stamps have fewer bits than batches and are used again. */
+  /** Starts a batch. Deletes the stamps of the previous one, because later batches use the same stamps again. */
   begin(batch: number): void {
     const { words } = this.#heap;
     for (let i = 0; i < this.#stamped.length; i++) words[this.#stamped.at(i) + LEAF.stamp] = 0;

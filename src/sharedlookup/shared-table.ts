@@ -22,11 +22,11 @@ export interface SharedAttributes {
  * The table of a `SharedLookup`, written by one thread in batches. Readers see a batch when {@link SharedTable.publish}
  * returns, as a whole.
  *
- *     begin: started + 1 ─► what the last batch released is free ─► copies of leaves ─► publish: published + 1
+ *     begin: started + 1 ─► free the blocks that the last batch released ─► copy leaves ─► publish: published + 1
  *
- * A lookup belongs to the last published batch. It is valid if at most one further batch was started before its end,
- * because the memory that it has read was then not reused. Readers write nothing that others read, so a reader may end
- * at any time.
+ * A lookup belongs to the last published batch. It is valid if at most one further batch has started before the
+ * lookup ends, because only the second one reuses memory that the lookup has read. Readers write nothing that others
+ * read, so a reader may end at any time.
  */
 export class SharedTable {
   readonly #heap: SharedHeap;
@@ -90,8 +90,8 @@ export class SharedTable {
   }
 
   /**
-   * Prefetches the memory of the first `count` prefixes of a block, which are written next. Reads whole leaves if more
-   * than a quarter of the previous prefixes needed a copy of a leaf.
+   * Prefetches the memory of the first `count` prefixes of a block, which are written next. Reads whole leaves if the
+   * number of leaves created since the last call is more than a quarter of `count`.
    */
   prefetch(block: PrefixBlock, count: number): void {
     const created = this.#ipv4.leaves.created + this.#ipv6.leaves.created;

@@ -113,8 +113,8 @@ describe('JSON in pieces', () => {
 
   it('rejects large containers that are nested deeper than 16', () => {
     const nested = (depth: number): string => `${'[1,'.repeat(depth)}"${'x'.repeat(20)}"${']'.repeat(depth)}`;
-    expect(inPieces(nested(17), 4)).not.toBe('malformed');
-    expect(inPieces(nested(18), 4)).toBe('malformed');
+    expect(inPieces(nested(16), 4)).not.toBe('malformed');
+    expect(inPieces(nested(17), 4)).toBe('malformed');
   });
 
   it.each([

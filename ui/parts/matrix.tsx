@@ -29,10 +29,10 @@ function columnsOf(
   for (const { counts } of rows)
     for (const name of counts.keys()) served.set(name, (served.get(name) ?? 0) + 1);
   served.delete(local);
-  const byService = [...served].sort(
+  const byServices = [...served].sort(
     ([nameA, servedA], [nameB, servedB]) => servedB - servedA || compareNames(nameA, nameB),
   );
-  return [local, ...byService.map(([name]) => name)].slice(0, MAX_COLUMNS);
+  return [local, ...byServices.map(([name]) => name)].slice(0, MAX_COLUMNS);
 }
 
 /** A table of clusters and services with the number of backends, and a bar of each service. */

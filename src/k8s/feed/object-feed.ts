@@ -39,11 +39,11 @@ export interface KindReader<T> {
   change(current: T | undefined, previous: T | undefined): void;
   /** Runs changes as one batch of an engine. Default: no batch. */
   batch?(changes: () => void): void;
-  /** Called when a reflector begins. The puts until {@link KindReader.listed} are not in the order of the writes. */
+  /** Called when a reflector begins. Until {@link KindReader.listed}, puts are not in the order of the API server. */
   start?(): void;
   /**
-   * Called when the first list is complete, before missing objects are deleted. Later puts are in the order of the
-   * writes.
+   * Called when the first list is complete, before missing objects are deleted. Later puts are in the order
+   * of the API server's writes.
    */
   listed?(): void;
   /** Returns the steps of the changes that are not applied yet. The feed is complete after them. Default: none. */
@@ -186,7 +186,7 @@ export class ObjectFeed<T> implements AnyFeed {
     };
   }
 
-  /** Reports that the first list is applied. Called by `onListed`; by the caller if it calls `onListed` later. */
+  /** Reports that the first list is applied. `onListed` calls it; a caller that delays `onListed` calls it before. */
   received(): void {
     this.#reader.listed?.();
   }

@@ -210,17 +210,17 @@ export async function loadEtcdConfigFile(path: string): Promise<LoadedEtcdConfig
  */
 export async function loadEtcdConfig(content: string, read: ReadPem = readPem): Promise<LoadedEtcdConfig> {
   const fields = await parseFields(content);
-  const [authorities, certificateFile, keyFile] = await Promise.all([
-    readNamedFile(fields, read, 'trusted-ca-file', 'ca-file'),
-    readNamedFile(fields, read, 'cert-file'),
-    readNamedFile(fields, read, 'key-file'),
-  ]);
+  const mayUseTLS = !readFlag(fields, 'insecure-transport');
+  const [authorities, certificateFile, keyFile] = await Promise.all(
+    [['trusted-ca-file', 'ca-file'], ['cert-file'], ['key-file']].map((names) =>
+      mayUseTLS ? readNamedFile(fields, read, ...names) : undefined,
+    ),
+  );
   const ca = authorities?.bytes;
   const certificate = certificateFile?.bytes;
   const key = keyFile?.bytes;
   checkPair(certificate, key);
   checkAuthorities(ca);
-  const mayUseTLS = !readFlag(fields, 'insecure-transport');
   const urls = readEndpoints(fields, mayUseTLS && ca !== undefined ? 'https' : 'http');
   const tls: EtcdTLS = {
     ca,

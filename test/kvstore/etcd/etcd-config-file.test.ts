@@ -205,6 +205,14 @@ describe('an etcd configuration file', () => {
     });
   });
 
+  it('does not read the files of TLS with insecure-transport', async () => {
+    const { config, files } = await loadEtcdConfig(
+      'endpoints: [a:1]\ntrusted-ca-file: /missing\ncert-file: /missing\ninsecure-transport: true',
+    );
+    expect(config).toMatchObject({ endpoints: ['http://a:1'], tls: undefined });
+    expect(files).toEqual([]);
+  });
+
   it('may contain a user without a password, and URLs that end in a slash', async () => {
     const { config } = await loadEtcdConfig('endpoints: [http://a:1/]\nusername: u');
     expect(config).toMatchObject({ endpoints: ['http://a:1'], auth: { username: 'u', password: '' } });

@@ -60,7 +60,7 @@ export function writeWordsAt(view: DataView, at: number, words: AddressWords, fa
   view.setInt32(at + 12, words.w3);
 }
 
-/** Returns an address of a family in network order as text. */
+/** Reads an address of a family in network order. Returns its text. */
 export function readAddressAt(view: DataView, at: number, family: Family): string {
   const w0 = view.getInt32(at);
   if (family === 4) return formatAddress({ family, w0, w1: 0, w2: 0, w3: 0 });
@@ -86,7 +86,7 @@ export function readPrefix(bytes: Uint8Array | undefined, length: number, family
 /** Parses an address or prefix into `parsed`. Returns its length. */
 function parse(text: string): number {
   if (!parsePrefix(text, parsed)) throw new RangeError(`${text} is not an address or prefix`);
-  // Foreign objects may have IPv4-mapped addresses, which the kernel does not convert to IPv4.
+  // Routes and rules of other programs may have IPv4-mapped addresses, which the kernel does not convert to IPv4.
   if (parsed.family !== familyOf(text)) {
     const { w0, length } = parsed;
     Object.assign(parsed, { family: 6, w0: 0, w1: 0, w2: 0xffff, w3: w0, length: length + 96 });

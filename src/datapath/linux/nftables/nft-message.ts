@@ -74,11 +74,11 @@ export interface NftTable {
 /** A set, or a map if it has `data`. */
 export interface NftSet {
   readonly name: string;
-  /** The types of the parts of a key, six bits for each part. `nft` prints the key by them; the kernel ignores them. */
+  /** Types of the parts of a key, six bits each. `nft` needs them to print a key; the kernel ignores them. */
   readonly keyType: number;
   readonly keyBytes: number;
   readonly data?: { readonly type: number; readonly bytes: number } | 'verdict' | undefined;
-  /** The expressions that name the types, in the format of `nft` for `typeof`. The kernel only stores them. */
+  /** User data from which `nft` prints the `typeof` of the set, in its format. The kernel only stores it. */
   readonly typeOf?: Uint8Array | undefined;
 }
 
@@ -112,7 +112,7 @@ export interface FoundExpression {
   readonly attributes: Attributes;
 }
 
-/** A chain. With a hook, it receives packets directly. */
+/** A chain. With `base`, it receives packets from a hook; otherwise only from other chains. */
 export interface NftChain {
   readonly name: string;
   readonly base?:
