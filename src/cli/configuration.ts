@@ -26,7 +26,7 @@ import {
 } from './serve-options.ts';
 import { environmentValue, misspellings, type Setting, settingsOf } from './settings.ts';
 
-/** Returns the settings of a file and the environment: all options of `dpcache agent` except those for a single run. */
+/** Returns the settings that a file or the environment may contain: all options of an agent except those of one run. */
 export function agentSettings(): readonly Setting[] {
   return settingsOf(addAgentOptions(new Command()).options);
 }
@@ -80,7 +80,7 @@ async function applyFile(
 export async function contradictions(command: Command): Promise<readonly string[]> {
   const flags: object = command.opts();
   const names = new Set(command.options.map((option) => option.attributeName()));
-  // A query of a running agent ignores sources, which the environment may name for the agent.
+  // A command that asks a running agent has no use for sources, which the environment may contain for the agent.
   const usesSources = command.getOptionValue('runsAgent') !== false;
   const isSet = (attribute: string): boolean => command.getOptionValueSource(attribute) !== 'default';
   // The casts are valid, because a command with one option of a group has the whole group.
@@ -95,9 +95,9 @@ export async function contradictions(command: Command): Promise<readonly string[
 }
 
 /**
- * Adds `--config` to a command. Before the command runs, options without a flag are set from the environment, then from
- * the file. If the options then contradict each other, the command fails. `settings`: the settings that the file may
- * contain; default: those of an agent.
+ * Adds `--config` to a command. Before the command runs, options without a flag are set from the environment, and
+ * the remaining ones from the file. If the options then contradict each other, the command fails. `settings`: the
+ * settings that the file may contain; default: those of an agent.
  */
 export function addConfiguration(
   command: Command,

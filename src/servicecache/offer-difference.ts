@@ -39,7 +39,7 @@ export class OrderedMatcher {
     return found;
   }
 
-  /** Yields the backends that {@link OrderedMatcher.take} has not returned, and ends the iteration. */
+  /** Yields the backends that {@link OrderedMatcher.take} has not returned. The matcher must not be used again. */
   *remaining(): Generator<Backend, void, void> {
     if (this.#next !== undefined) yield this.#next;
     yield* this.#remaining?.values() ?? this.#following;

@@ -443,7 +443,7 @@ export class ServiceCache {
 
   /**
    * Returns the frontend of the service's primary cluster IP and first port; `undefined` if the service is unknown, is
-   * headless, or has no port or no cluster IP.
+   * headless, has no port or no cluster IP, or does not expose cluster IPs (`exposedType`).
    */
   getServiceIP(id: ServiceID): Frontend | undefined {
     const service = this.#stateOf(id)?.service;

@@ -22,7 +22,9 @@ const PAST: z.ZodType<PastDocument> = z
     claimsComplete: z
       .literal(false)
       .optional()
-      .describe('Present if other claims may have existed: the moment is in the life of an earlier process'),
+      .describe(
+        'Present if more claims than these may have existed: the moment is in the life of an earlier process',
+      ),
     retained: RETAINED,
     effectiveSince: z.string().optional(),
     effectiveUntil: z.string().optional(),

@@ -228,7 +228,11 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
       z.object({
         name: z.string(),
         state: z.enum(['unread', 'adopting', 'in-sync', 'degraded']),
-        desired: z.int().describe('Number of desired items'),
+        desired: z
+          .int()
+          .describe(
+            'Number of desired items; in `ipcache`, including prefixes that an endpoint of the same address overrules',
+          ),
         actual: z.int().describe('Number of items of dpcache in the table'),
         capacity: z.int().optional(),
         pressure: z

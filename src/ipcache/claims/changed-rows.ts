@@ -18,8 +18,8 @@ export type RowReceiver = (
 /** Reads the claims that changed. See `IPCache.trackClaims`. */
 export interface ClaimTracker {
   /**
-   * Passes at most `limit` keys to `receive` and returns their number: below `limit` if no changed key is left. A key
-   * that changed repeatedly is read once, as it is now. Keys whose claims did not change may be among them.
+   * Passes at most `limit` keys to `receive` and returns their number. If it is below `limit`, no changed key is left.
+   * A key that changed repeatedly is read once, as it is now. Keys whose claims did not change may be among them.
    */
   read(limit: number, receive: RowReceiver): number;
   /** Passes the key with the number `row` to `receive`, changed or not. */
@@ -58,8 +58,8 @@ export class ChangedRows {
   }
 
   /**
-   * Removes at most `limit` rows and passes each to `onRow`, which must not add rows. Returns their number: below
-   * `limit` if none is left.
+   * Removes at most `limit` rows and passes each to `onRow`, which must not add rows. Returns their number.
+   * If it is below `limit`, none is left.
    */
   take(limit: number, onRow: (row: number) => void): number {
     let taken = 0;

@@ -10,7 +10,7 @@ const ASCII_END = 0x80;
 /** Maximum number of digits of a safe integer. */
 const MAX_DIGITS = 16;
 
-/** 1 for each character without an escape in a string literal, as in `jsonString`. */
+/** 1 for each character that a string literal surely contains as it is; DEL is not among them. */
 const PLAIN: Uint8Array = Uint8Array.from({ length: ASCII_END }, (_, code) =>
   code >= 0x20 && code < 0x7f && !'"&<>\\'.includes(String.fromCharCode(code)) ? 1 : 0,
 );
@@ -45,7 +45,7 @@ export class JsonBytes {
     this.#isPlain = true;
   }
 
-  /** True if all strings since {@link begin} are ASCII and without escapes. */
+  /** True if all strings since {@link begin} have only printable ASCII without escapes. */
   get isPlain(): boolean {
     return this.#isPlain;
   }

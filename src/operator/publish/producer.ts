@@ -138,10 +138,16 @@ export class Producer implements Duty {
     this.#run = run;
     this.#state = 'running';
     let isMarked = false;
+    let isSynced = false;
     const onChange = (): void => {
       if (isMarked || run.inputs?.complete !== true || signal.aborted) return;
       isMarked = true;
-      this.#guard.call(() => keys.markSynced().then(this.#complete.resolve));
+      this.#guard.call(async () => {
+        await keys.markSynced();
+        if (signal.aborted) return;
+        isSynced = true;
+        this.#complete.resolve();
+      });
     };
     const inputs = this.#kind.follow({ ...this.#options, keys, rejections, onChange });
     run.inputs = inputs;
@@ -149,7 +155,7 @@ export class Producer implements Duty {
     onAbort(signal, () => void inputs.stop());
     await keys.run(signal);
     await inputs.stop();
-    this.#complete = deferred();
+    if (isSynced) this.#complete = deferred();
     this.#state = 'ended';
   }
 

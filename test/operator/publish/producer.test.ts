@@ -65,6 +65,24 @@ describe('a producer', () => {
     expect(producer.status()).toMatchObject({ name: 'test sync', state: 'running' });
   });
 
+  it('resolves a wait that began in a run whose inputs never became complete', async () => {
+    isComplete = false;
+    start();
+    let isResolved = false;
+    const first = producer.synced().then(() => {
+      isResolved = true;
+    });
+    stopped.resolve();
+    ended.abort();
+    await running;
+    await settle();
+    expect(isResolved).toBe(false);
+    isComplete = true;
+    start();
+    await first;
+    expect(await keys('cilium/synced/')).toEqual(['cilium/synced/a/cilium/state/identities/v1']);
+  });
+
   it('waits until its inputs are complete, and is synced again when later keys are written', async () => {
     isComplete = false;
     start();

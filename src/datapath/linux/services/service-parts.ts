@@ -119,8 +119,9 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
 }
 
 /**
- * Returns the pins to restore: maps before programs, because the next agent creates empty maps in place of those
- * without a pin. None while new maps are being filled, because the old maps must stay pinned.
+ * Returns the pins to restore: maps before programs, so that a pinned program always has its maps: the next agent
+ * would create empty ones in place of those without a pin. None while new maps are being filled, because the old maps
+ * must stay pinned.
  */
 function guardedPins(
   bpf: Bpf,
