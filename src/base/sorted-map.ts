@@ -13,7 +13,7 @@ interface Block<K, V> {
 
 /**
  * A map whose keys are in the order of `compare`. It is divided into blocks, so that a change moves few entries, and
- * grows in small steps, unlike a `Map`. An entry takes 16 bytes. A search begins in the block of the last access.
+ * grows in small steps, unlike a `Map`. An entry takes 16 bytes. A search begins at the place of the last access.
  */
 export class SortedMap<K, V> {
   readonly #compare: (a: K, b: K) => number;
@@ -102,8 +102,18 @@ export class SortedMap<K, V> {
     }
     if (!this.#isInBlock(key)) this.#block = this.#blockOf(key);
     const keys = this.#blocks[this.#block]?.keys ?? [];
-    this.#position = lowerBound(keys, (other) => this.#compare(other, key) < 0);
+    this.#position = this.#nearby(key, keys) ?? lowerBound(keys, (other) => this.#isBefore(other, key));
     return keys[this.#position] === key;
+  }
+
+  /**
+   * Returns the place of a key if it is that of the last search, or the next one; otherwise undefined. So a series of
+   * keys in order needs few comparisons for each key.
+   */
+  #nearby(key: K, keys: readonly K[]): number | undefined {
+    const position = this.#isBefore(keys[this.#position], key) ? this.#position + 1 : this.#position;
+    if (position > 0 && !this.#isBefore(keys[position - 1], key)) return undefined;
+    return this.#isBefore(keys[position], key) ? undefined : position;
   }
 
   /** Returns true if the key belongs to the block of the last access. */

@@ -49,17 +49,12 @@ export function parseRecordedKey(line: string, at: string): Decoded<RecordedKey>
   return decodeWith(at, () => readKey(jsonOf(line), at));
 }
 
-/** Yields the key of a line, or all keys of a response of `etcdctl get --prefix … -w json`. */
-async function* parseLine(
-  line: string,
+/** Yields the keys of the `kvs` of a response of `etcdctl get --prefix … -w json`. */
+function* parseResponse(
+  kvs: readonly unknown[],
   at: string,
   local: string,
-): AsyncGenerator<Decoded<RecordedKey>, void, void> {
-  const kvs = line.includes('"kvs"') ? await etcdctlKeys(line) : undefined;
-  if (kvs === undefined) {
-    yield parseRecordedKey(line, at);
-    return;
-  }
+): Generator<Decoded<RecordedKey>, void, void> {
   const store = clusterOf(kvs) ?? local;
   for (const [index, kv] of kvs.entries()) {
     const place = `${at} kvs[${index}]`;
@@ -177,7 +172,9 @@ export async function* readRecordedKeys(
       const isConfig = event === 'config' && text.includes('"value'); // without a value, there is no configuration
       const isKey = event === undefined || DELETES.has(event) || isConfig;
       if (!isKey) continue;
-      for await (const parsed of parseLine(text, at, local)) {
+      const kvs = text.includes('"kvs"') ? await etcdctlKeys(text) : undefined;
+      const keys = kvs === undefined ? [parseRecordedKey(text, at)] : parseResponse(kvs, at, local);
+      for (const parsed of keys) {
         if (parsed.ok) yield parsed.value;
         else onReject(parsed.rejection);
       }

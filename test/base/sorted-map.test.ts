@@ -50,6 +50,21 @@ describe('a sorted map', () => {
       }
   });
 
+  it('compares a key few times if keys are read and set in order (regression: 15 comparisons for each of three searches)', () => {
+    let comparisons = 0;
+    const map = new SortedMap<number, number>((a, b) => {
+      comparisons++;
+      return a - b;
+    });
+    const COUNT = 20_000;
+    for (let i = 0; i < COUNT; i += 200) {
+      for (let key = i; key < i + 200; key++) map.get(key);
+      for (let key = i; key < i + 200; key++) if (map.get(key) === undefined) map.set(key, key);
+    }
+    expect(map.size).toBe(COUNT);
+    expect(comparisons / COUNT).toBeLessThan(15); // three searches
+  });
+
   it('is empty after it was cleared, and can be used again', () => {
     const map = new SortedMap<string, number>(compare);
     for (let i = 0; i < 3000; i++) map.set(String(i), i);
