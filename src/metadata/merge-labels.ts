@@ -8,6 +8,8 @@ export interface ResourceLabels {
   readonly source: Source;
   readonly resource: string;
   readonly labels: Labels;
+  /** The source and the labels as text: equal for resources which add the same labels in the same order. */
+  readonly text: string;
 }
 
 /** Labels by key. The label added first is kept. */

@@ -85,8 +85,8 @@ interface SortedLabels {
   readonly source: Source;
   /** Without repeated keys, because thousands of policies may contain the same CIDR. */
   readonly labels: Labels;
-  /** The labels of each resource, if all resources have the same labels and source. */
-  readonly common: Labels | undefined;
+  /** The smallest name of the resources with the same source and labels, by {@link ResourceLabels.text}. */
+  readonly firsts: ReadonlyMap<string, string>;
 }
 
 /** A pending call of `waitForRevision`. */
@@ -103,6 +103,8 @@ interface LabeledPrefix {
   readonly resources: Map<string, ResourceLabels>;
   /** The labels of `resources`; undefined if they have changed since they were sorted. */
   sorted: SortedLabels | undefined;
+  /** `#taken` when this prefix and all covered ones were enqueued last. If it has not changed, they still are. */
+  enqueuedAt: number;
   claimed: CurrentClaim | undefined;
 }
 
@@ -118,8 +120,8 @@ interface LabeledPrefix {
  * source `cidr`. The claim has the strongest source of the resources that name exactly this prefix.
  *
  * Changes take effect in later turns of the event loop, in chunks and in order; {@link MetadataLayer.waitForRevision}
- * waits for them. The cost of a change is linear in the prefixes of this layer which the changed prefix covers. It is
- * constant if all resources of the prefix have the same labels and source, as all policies with the same CIDR do.
+ * waits for them. The cost of a change is linear in the prefixes of this layer which the changed prefix covers, unless
+ * the labels of the prefix stay the same, as they do if other policies contain the same CIDR.
  */
 export class MetadataLayer {
   readonly #options: MetadataLayerOptions;
@@ -132,6 +134,8 @@ export class MetadataLayer {
   readonly #table = new HashPrefixTable();
   /** Pending prefixes, each with the first revision that enqueued it, ascending. */
   readonly #pending = new KeyedQueue<string, number>();
+  /** Number of prefixes taken from `#pending` so far. */
+  #taken = 0;
   readonly #revisionWaiters = new Set<RevisionWaiter>();
   #revision = 0;
   #isTurnScheduled = false;
@@ -181,22 +185,22 @@ export class MetadataLayer {
     key.form = 'cidr';
     const text = formatKey(key);
     const known = this.#prefixes.get(text) ?? this.#add(text, key);
+    const ofResource = { source, resource, labels, text: textOf(source, labels) };
     const previous = known.resources.get(resource);
-    if (previous?.source === source && formatLabels(previous.labels) === formatLabels(labels))
-      return this.#revision;
-    known.resources.set(resource, { source, resource, labels });
-    const common = known.sorted?.source === source ? known.sorted.common : undefined;
-    const changesNothing = common !== undefined && areSameLabels(common, labels);
-    return changesNothing ? this.#revision : this.#enqueueCovered(text, known);
+    if (previous?.text === ofResource.text) return this.#revision;
+    known.resources.set(resource, ofResource);
+    const isRepeated = previous === undefined && follows(ofResource, known.sorted);
+    return isRepeated ? this.#revision : this.#enqueueIfChanged(text, known);
   }
 
   /** Removes the labels of a resource from a prefix, and returns the revision with which this takes effect. */
   removeMetadata(prefix: string, resource: string): number {
     const text = Prefix.parse(prefix)?.toString() ?? '';
     const known = this.#prefixes.get(text);
-    if (known?.resources.delete(resource) !== true) return this.#revision;
-    const changesNothing = known.sorted?.common !== undefined && known.resources.size > 0;
-    return changesNothing ? this.#revision : this.#enqueueCovered(text, known);
+    const previous = known?.resources.get(resource);
+    if (known === undefined || previous === undefined) return this.#revision;
+    known.resources.delete(resource);
+    return follows(previous, known.sorted) ? this.#revision : this.#enqueueIfChanged(text, known);
   }
 
   /**
@@ -262,17 +266,28 @@ export class MetadataLayer {
       slot,
       resources: new Map(),
       sorted: undefined,
+      enqueuedAt: -1,
       claimed: undefined,
     };
     this.#prefixes.set(text, known);
     return known;
   }
 
-  /** Enqueues a prefix whose labels changed, and then all covered prefixes. Returns the new revision. */
-  #enqueueCovered(text: string, changed: LabeledPrefix): number {
-    this.#revision++;
+  /**
+   * Enqueues a prefix whose resources changed, and then all covered prefixes, unless its labels are still the same.
+   * Returns the revision with which the change takes effect.
+   */
+  #enqueueIfChanged(text: string, changed: LabeledPrefix): number {
+    const before = changed.sorted;
     changed.sorted = undefined;
+    if (before !== undefined && changed.resources.size > 0 && isSame(before, sortedLabels(changed)))
+      return this.#revision;
+    changed.sorted = undefined; // sorted again in its turn, after further changes
+    this.#revision++;
+    if (changed.enqueuedAt === this.#taken) return this.#revision;
+    changed.enqueuedAt = this.#taken;
     this.#enqueue(text);
+    if (hasAddressLength(changed.key)) return this.#revision;
     const key = prefixRegister();
     for (const slot of this.#table.covered(changed.key)) {
       this.#table.keyOf(slot, key);
@@ -293,6 +308,7 @@ export class MetadataLayer {
       for (let weight = 0; weight < this.#chunk; ) {
         const next = this.#pending.shift();
         if (next === undefined) break;
+        this.#taken++;
         weight += 1 + Math.floor(this.#reconcile(next[0]) / LABELS_PER_PREFIX);
       }
     });
@@ -470,14 +486,27 @@ interface DesiredClaim {
 
 function sortedLabels(prefix: LabeledPrefix): SortedLabels {
   if (prefix.sorted !== undefined) return prefix.sorted;
-  const resources = strongestFirst(prefix.resources.values());
+  // Of the resources with the same source and labels, only the first one matters.
+  const firsts = new Map<string, ResourceLabels>();
+  for (const one of prefix.resources.values()) {
+    const first = firsts.get(one.text);
+    if (first === undefined || one.resource < first.resource) firsts.set(one.text, one);
+  }
+  const resources = strongestFirst(firsts.values());
   const [strongest] = resources;
   assert(strongest !== undefined, 'the prefix has labels of a resource');
-  const { source, labels } = strongest;
-  const isCommon = resources.every((one) => one.source === source && areSameLabels(one.labels, labels));
-  const all = isCommon ? labels : resources.flatMap((one) => one.labels);
-  prefix.sorted = { source, labels: withoutRepeatedKeys(all), common: isCommon ? labels : undefined };
+  prefix.sorted = {
+    source: strongest.source,
+    labels: withoutRepeatedKeys(resources.flatMap(({ labels }) => labels)),
+    firsts: new Map(Array.from(firsts, ([text, { resource }]) => [text, resource])),
+  };
   return prefix.sorted;
+}
+
+/** Returns true if another resource with the same source and labels comes before this one, which then adds nothing. */
+function follows({ text, resource }: ResourceLabels, sorted: SortedLabels | undefined): boolean {
+  const first = sorted?.firsts.get(text);
+  return first !== undefined && first < resource;
 }
 
 /**
@@ -492,15 +521,13 @@ function withoutRepeatedKeys(labels: Labels): Labels {
   });
 }
 
-/** Returns true if two lists have the same labels in the same order: the order decides which `cidr` label is kept. */
-function areSameLabels(some: Labels, others: Labels): boolean {
-  return (
-    some.length === others.length &&
-    some.every(({ source, key, value }, at) => {
-      const other = others[at];
-      return source === other?.source && key === other.key && value === other.value;
-    })
-  );
+function isSame(some: SortedLabels, others: SortedLabels): boolean {
+  return textOf(some.source, some.labels) === textOf(others.source, others.labels);
+}
+
+/** Returns a text that is equal for equal sources and labels. The order decides which `cidr` label is kept. */
+function textOf(source: Source, labels: Labels): string {
+  return source + labels.map(({ source: of, key, value }) => ` ${of}:${key}=${value}`).join('');
 }
 
 function isWorld(identity: number): boolean {
