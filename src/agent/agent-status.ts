@@ -1,5 +1,5 @@
 import type { StatusDocument } from '../api/status-document.ts';
-import type { RejectionStatus } from '../base/rejection.ts';
+import type { RejectionReportStatus } from '../process/rejection-report.ts';
 import type { AgentEngines } from './agent.ts';
 import type { FollowedClusters } from './followed-clusters.ts';
 import type { AgentOptions } from './options.ts';
@@ -13,7 +13,7 @@ export interface StatusParts
   readonly options: AgentOptions;
   readonly engines: AgentEngines;
   readonly followed: FollowedClusters | undefined;
-  readonly rejected: RejectionStatus;
+  readonly rejected: RejectionReportStatus;
 }
 
 /** Returns the status. Costs one pass over services and nodes. */
@@ -52,6 +52,7 @@ export function agentStatus({
       total: rejected.total,
       byReason: rejected.byReason,
       recent: rejected.recent.map(({ message }) => message),
+      lastAt: rejected.lastAt,
     },
   };
 }

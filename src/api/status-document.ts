@@ -227,6 +227,8 @@ export interface StatusDocument {
     readonly byReason: Readonly<Record<string, number>>;
     /** The last rejections, oldest first. */
     readonly recent: readonly string[];
+    /** Time of the last one, ISO 8601. Undefined if there is none, and from an agent of an earlier version. */
+    readonly lastAt?: string | undefined;
   };
 }
 

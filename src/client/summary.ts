@@ -48,9 +48,11 @@ export function totalsText({ ipcache, nodes, services }: EngineViews): string {
   return countsText({ prefixes: entries - shadowed, nodes: nodes.size, services: announced, backends });
 }
 
-function clusterRow({ name, local, id, state, keys, rejected }: ClusterDocument): readonly string[] {
+function clusterRow(cluster: ClusterDocument): readonly string[] {
+  const { name, local, id, state, ready, heartbeat, keys, rejected } = cluster;
   const entries = [keys.nodes, keys.services, keys.identities, keys.ip].map((count) => String(count ?? '-'));
-  return [`${name}${local ? ' (local)' : ''}`, String(id), state, ...entries, String(rejected)];
+  const word = ready && heartbeat === 'stale' ? 'stale heartbeat' : state;
+  return [`${name}${local ? ' (local)' : ''}`, String(id), word, ...entries, String(rejected)];
 }
 
 const CLUSTER_HEADER = ['CLUSTER', 'ID', 'STATE', 'NODES', 'SERVICES', 'IDENTITIES', 'IPS', 'REJECTED'];
@@ -149,6 +151,7 @@ export const askStatus: Question = async (ask) => {
     backends: services.backends,
   });
   const sentence = rejectedText(rejected);
+  const last = rejected.lastAt === undefined ? '' : `; the last at ${rejected.lastAt}`;
   const lines = [
     ...problemLines(problems.items),
     ...clusterLines(clusters),
@@ -158,7 +161,7 @@ export const askStatus: Question = async (ask) => {
     ...kubernetesLines(status.kubernetes),
     '',
     `${counts}; ${counted(ipcache.overruled, 'overruled claim')}, ${counted(ipcache.shadowed, 'CIDR')} shadowed by an endpoint.`,
-    `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`,
+    `${sentence[0]?.toUpperCase()}${sentence.slice(1)}${last}.`,
     ...rejected.recent.map((message) => `  ${printable(message)}`),
   ];
   return { json: status, lines, succeeded: true };

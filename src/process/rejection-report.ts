@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
+import { isoTime } from '../base/system-clock.ts';
 import type { Logger } from './log.ts';
 import { LogLimit } from './log-limit.ts';
 
@@ -9,18 +10,27 @@ import { LogLimit } from './log-limit.ts';
  */
 const MAX_WARNINGS = 20;
 
+/** The counts of a {@link RejectionReport}. */
+export interface RejectionReportStatus extends RejectionStatus {
+  /** Time of the last rejection, ISO 8601; undefined if there is none. */
+  readonly lastAt: string | undefined;
+}
+
 /**
  * Counts all rejections of a process and logs them at a bounded rate. If all keys of a mesh are invalid for one reason,
  * a line per key would hide other messages.
  */
 export class RejectionReport {
   readonly #log: Logger;
+  readonly #clock: Clock;
   readonly #rejections = new RejectionLog();
   /** By reason. */
   readonly #limit: LogLimit<Rejection>;
+  #lastAt: number | undefined;
 
   constructor(log: Logger, clock: Clock) {
     this.#log = log;
+    this.#clock = clock;
     this.#limit = new LogLimit({
       clock,
       maxLines: MAX_WARNINGS,
@@ -38,10 +48,14 @@ export class RejectionReport {
   /** Counts a rejection reported elsewhere. */
   count(rejection: Rejection): void {
     this.#rejections.add(rejection);
+    this.#lastAt = this.#clock.wallTime();
   }
 
-  status(): RejectionStatus {
-    return this.#rejections.status();
+  status(): RejectionReportStatus {
+    return {
+      ...this.#rejections.status(),
+      lastAt: this.#lastAt === undefined ? undefined : isoTime(this.#lastAt),
+    };
   }
 
   /** Logs the number of rejections that were not logged as warnings. Call it before the end of the process, too. */

@@ -156,12 +156,14 @@ describe('a summary', () => {
     expect((await askClustermesh(async () => document, { wide: false })).lines.at(-1)).toBe(line);
   });
 
-  it('of the mesh states a stale heartbeat (regression: complete without a hint)', async () => {
+  it('of the mesh states a stale heartbeat (regressions: complete without a hint, state ready)', async () => {
     const clusters = [{ ...FAR, connected: true, missing: [], heartbeat: 'stale' }];
     const document = { cluster: 'own', clusterID: 1, clusters, configProblems: [], steps: [] };
-    expect((await askClustermesh(async () => document, { wide: false })).lines.at(-1)).toBe(
+    const { lines } = await askClustermesh(async () => document, { wide: false });
+    expect([lines[1], lines.at(-1)]).toEqual([
+      ROW.replace('ready ', 'stale heartbeat '),
       'far: connected, complete, heartbeat has not changed for 2 min',
-    );
+    ]);
   });
 
   it('of the mesh states that the services of a cluster have expired (regression: as if they were served)', async () => {
@@ -191,6 +193,22 @@ describe('a summary', () => {
     expect([lines.at(-2), succeeded]).toEqual([
       '9 prefixes, 8 nodes, 7 services with 6 backends; 2 overruled claims, 3 CIDRs shadowed by an endpoint.',
       true,
+    ]);
+  });
+
+  it('of an agent has the time of the last rejection (regression: an old rejection looked like a new one)', async () => {
+    const status = {
+      clusters: [],
+      rejected: {
+        ...{ total: 1, byReason: { 'invalid-address': 1 }, recent: ['key: bad'] },
+        lastAt: '2026-11-20T12:00:00.000Z',
+      },
+      ...{ ipcache: {}, nodes: {}, services: {} },
+    };
+    const ask = async (path: string): Promise<unknown> => (path === '/v1/status' ? status : { items: [] });
+    expect((await askStatus(ask, { wide: false })).lines.slice(-2)).toEqual([
+      '1 item was rejected: 1 invalid-address; the last at 2026-11-20T12:00:00.000Z.',
+      '  key: bad',
     ]);
   });
 

@@ -29,6 +29,17 @@ describe('a rejection', () => {
     expect(report.status()).toMatchObject({ total: 1_000_003 });
   });
 
+  it('has the time of the last one in the status', () => {
+    const { clock, report, reject } = reportInto();
+    expect(report.status().lastAt).toBeUndefined();
+    reject('wrong', 2);
+    clock.advance(5_000);
+    reject('other');
+    expect(report.status().lastAt).toBe(new Date(clock.wallTime()).toISOString());
+    clock.advance(5_000);
+    expect(report.status().lastAt).toBe(new Date(clock.wallTime() - 5_000).toISOString());
+  });
+
   it('is counted in the line of its period, even if that is over and its timer is late', () => {
     const clock = new ManualClock();
     const lines: string[] = [];

@@ -40,7 +40,7 @@ export type ProcessStatus = Pick<StatusDocument, 'steps'> & {
   readonly blockers: readonly string[];
   /** Present for an operator. */
   readonly duties?: readonly DutyDocument[];
-  readonly rejected?: { readonly total: number; readonly recent: readonly string[] };
+  readonly rejected?: Pick<StatusDocument['rejected'], 'total' | 'recent' | 'lastAt'>;
   readonly clusters?: readonly FollowedClusterDocument[];
   /** Present for a kvstoremesh. */
   readonly problems?: readonly string[];

@@ -91,7 +91,12 @@ function Rejections({ rejected }: { rejected: StatusDocument['rejected'] }): VNo
     <Panel
       title={REJECTED}
       className="half"
-      side={<span class="soft">{counted(rejected.total, 'item')}</span>}
+      side={
+        <span class="soft">
+          {counted(rejected.total, 'item')}
+          {rejected.lastAt !== undefined && `, the last at ${timeText(rejected.lastAt)}`}
+        </span>
+      }
     >
       {rejected.total === 0 ? (
         <Empty title="Nothing was rejected." />

@@ -151,7 +151,12 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
         </Panel>
       )}
       {rejected !== undefined && rejected.total > 0 && (
-        <Panel title="Rejected">
+        <Panel
+          title="Rejected"
+          side={
+            rejected.lastAt !== undefined && <span class="soft">the last at {timeText(rejected.lastAt)}</span>
+          }
+        >
           <ul>
             {rejected.recent.map((message, at) => (
               <li key={`${at}${message}`}>{message}</li>

@@ -115,7 +115,12 @@ export interface OperatorDocument extends ProcessDocument {
     RemoteClusterStatus,
     'name' | 'state' | 'ready' | 'servicesExpired' | 'lastFailure'
   >[];
-  readonly rejected: { readonly total: number; readonly recent: readonly string[] };
+  readonly rejected: {
+    readonly total: number;
+    readonly recent: readonly string[];
+    /** Time of the last rejection, ISO 8601. Undefined if there is none. */
+    readonly lastAt: string | undefined;
+  };
 }
 
 /** Maximum duration of stopping the duties. Usually they end and release the Lease in milliseconds. */
@@ -163,7 +168,7 @@ class OperatorProcess implements ServedProcess {
 
   status(): Omit<OperatorDocument, keyof ProcessDocument> {
     const { clusterName, clusterID, dryRun } = this.#options;
-    const { total, recent } = this.#rejected.status();
+    const { total, recent, lastAt } = this.#rejected.status();
     return {
       cluster: clusterName,
       clusterID,
@@ -183,7 +188,7 @@ class OperatorProcess implements ServedProcess {
           lastFailure,
         }),
       ),
-      rejected: { total, recent: recent.map(({ message }) => message) },
+      rejected: { total, recent: recent.map(({ message }) => message), lastAt },
     };
   }
 

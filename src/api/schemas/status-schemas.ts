@@ -298,6 +298,7 @@ export const STATUS: z.ZodType<StatusDocument> = z
       total: z.int(),
       byReason: z.record(z.string(), z.int()),
       recent: z.array(z.string()),
+      lastAt: z.string().optional().describe('Time of the last rejection, ISO 8601'),
     }),
   })
   .openapi('Status');

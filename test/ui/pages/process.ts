@@ -80,6 +80,8 @@ describe('the page of an operator', () => {
     const health = page.getByRole('region', { name: 'Health' });
     await health.getByText('No problems').waitFor();
     expect(await health.innerText()).toContain('The process is ready. 3 items were rejected: see below.');
+    const rejected = page.getByRole('region', { name: 'Rejected' });
+    expect(await rejected.innerText()).toMatch(/^Rejected\s+the last at \d\d:\d\d:\d\d\s/);
     expect(await page.getByRole('navigation', { name: 'Views' }).getByRole('link').allInnerTexts()).toEqual([
       'Overview',
     ]);
