@@ -159,7 +159,10 @@ export class ApiClient {
     const { detail } = problem;
     // An operator or a kvstoremesh has answered, or an agent of an earlier version.
     if (isUnknownPath(problem))
-      return new AgentError(`${this.#name}: not an agent, or a version of it without this query`, problem);
+      return new AgentError(
+        `${this.#name}: not an agent, or an agent of another version: use the dpcache version of that process, or ask another one`,
+        problem,
+      );
     const message =
       typeof detail === 'string'
         ? problemMessage({ detail })

@@ -5,6 +5,9 @@ import { InputError } from '../process/input-error.ts';
 const START_ADVICE =
   'start one with dpcache agent, set its socket with --socket, or add a source with --load or --kvstore';
 
+/** The advice for a socket that this user may not open. Only the user of the process may, and root. */
+const ACCESS_ADVICE = 'run dpcache as the user of that process, or as root';
+
 /**
  * Calls `use` with a client of the socket of a running agent or another process. Throws `InputError` if the request
  * fails; `advice` is added to its message if no process answered.
@@ -20,7 +23,10 @@ export async function askAgent<T>(
       use(new ApiClient(socket, signal)).catch((error: unknown) => {
         throw asAnswerError(error, socket);
       }),
-    ({ problem }) => (problem === undefined ? advice : undefined),
+    ({ problem, cause }) => {
+      if (errorCode(cause) === 'EACCES') return ACCESS_ADVICE;
+      return problem === undefined ? advice : undefined;
+    },
   );
 }
 

@@ -37,7 +37,7 @@ const LISTS: Readonly<Record<string, string>> = {
 const READ_MS = 2_000;
 
 const HEARTBEAT_TEXTS: Readonly<Record<NonNullable<ClusterDocument['heartbeat']>, string>> = {
-  never: 'none in its kvstore',
+  never: 'none seen',
   fresh: 'changes',
   stale: 'has not changed for 2 min',
 };

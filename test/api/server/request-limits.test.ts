@@ -56,7 +56,7 @@ it('an operator at the socket is not an agent that does not know the object (reg
   onTestFinished(() => void server.close());
   const { ask } = new ApiClient(socket, new AbortController().signal);
   await expect(findDocument(ask, '/v1/nodes/a')).rejects.toThrow(
-    `${socket}: not an agent, or a version of it without this query`,
+    `${socket}: not an agent, or an agent of another version: use the dpcache version of that process`,
   );
 });
 
