@@ -7,7 +7,7 @@ import { Feed } from './agent/feed.ts';
 import { isAgent, type ProcessStatus, SharedContext, useFeed, useShared, useTick } from './agent/live.ts';
 import { isTokenNeeded, onTokenNeeded, TokenForm } from './agent/token.tsx';
 import { Header } from './parts/header.tsx';
-import { Problem, Title } from './parts/panel.tsx';
+import { Guard, Problem, Title } from './parts/panel.tsx';
 import { applyPreferences } from './preferences.ts';
 import { escapeTexts } from './safe-text.ts';
 import { Cluster } from './views/cluster.tsx';
@@ -74,9 +74,16 @@ function View({ address: { view, name, parameters } }: { address: Address }): VN
 function Main({ address }: { address: Address }): VNode {
   const { connection } = useFeed();
   const { problem } = useShared().status;
-  const content = useMemo(() => <View address={address} />, [address]);
+  const content = useMemo(
+    () => (
+      <Guard key={`${address.view}/${address.name}`}>
+        <View address={address} />
+      </Guard>
+    ),
+    [address],
+  );
   return (
-    <main class={connection === 'live' && problem === undefined ? undefined : 'old'}>
+    <main tabIndex={-1} class={connection === 'live' && problem === undefined ? undefined : 'old'}>
       {isTokenNeeded() ? <TokenForm /> : content}
     </main>
   );
@@ -98,7 +105,9 @@ function Page(): VNode {
   const shared = useMemo(() => ({ feed, status }), [feed, status]);
   return (
     <SharedContext.Provider value={shared}>
-      <Header address={address} />
+      <Guard>
+        <Header address={address} />
+      </Guard>
       <Main address={address} />
     </SharedContext.Provider>
   );

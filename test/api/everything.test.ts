@@ -275,6 +275,7 @@ it('the files of the page have headers that protect it', async () => {
         'referrer-policy': 'no-referrer',
         'cache-control': 'no-cache',
         'content-type': `${type}; charset=utf-8`,
+        etag: expect.any(String),
       },
     ]);
   }

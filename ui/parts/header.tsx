@@ -2,6 +2,7 @@ import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Address, addressOf } from '../address.ts';
 import { isAgent, processName, useFeed, useShared, useTick } from '../agent/live.ts';
+import { useIsOutdated } from '../agent/page-version.ts';
 import { capitalized, timeText } from '../format.ts';
 import {
   PREFERENCES,
@@ -15,6 +16,7 @@ import { TONES, useProblems } from './health.tsx';
 import { Icon } from './icons.tsx';
 import { Mark } from './marks.tsx';
 import { MomentBar, MomentButton } from './moment.tsx';
+import { ReloadButton } from './panel.tsx';
 
 /** The views of the navigation, each with the view of single objects that belongs to it. */
 const TABS: readonly (readonly [view: string, card?: string])[] = [
@@ -113,6 +115,7 @@ export function Header({ address }: { address: Address }): VNode {
   const { document } = useShared().status;
   const hasCaches = document === undefined || isAgent(document);
   const hasHistory = isAgent(document) && document.history !== undefined;
+  const isOutdated = useIsOutdated();
   return (
     <header class="top">
       <div class="bar">
@@ -136,6 +139,12 @@ export function Header({ address }: { address: Address }): VNode {
       </div>
       <Tabs view={address.view} />
       {hasHistory && <MomentBar address={address} />}
+      {isOutdated && (
+        <p class="as-of" role="status">
+          The {processName(document)} was replaced by another version, and this page is of the earlier one.{' '}
+          <ReloadButton />
+        </p>
+      )}
     </header>
   );
 }

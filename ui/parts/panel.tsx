@@ -1,5 +1,5 @@
 import type { ComponentChildren, VNode } from 'preact';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useErrorBoundary } from 'preact/hooks';
 import { printable } from '../../src/process/terminal.ts';
 import { isAgent, processName, useShared } from '../agent/live.ts';
 
@@ -86,6 +86,32 @@ export function Problem({ children }: { children: ComponentChildren }): VNode {
     <p class="problem" role="alert">
       {children}
     </p>
+  );
+}
+
+/**
+ * Shows its content, or that it failed. An agent of another version than the page may send documents without fields
+ * that the page needs. Otherwise the last content would stay, as if it were current.
+ */
+export function Guard({ children }: { children: ComponentChildren }): VNode {
+  const [error] = useErrorBoundary((failure) => reportError(failure));
+  if (error === undefined) return <>{children}</>;
+  return (
+    <div class="problem" role="alert">
+      <p>This page cannot show the answers of the agent: {printable(error.message)}.</p>
+      <p>
+        The agent may have been replaced by another version. <ReloadButton />
+      </p>
+    </div>
+  );
+}
+
+/** A button that loads the page again. */
+export function ReloadButton(): VNode {
+  return (
+    <button type="button" onClick={() => location.reload()}>
+      Reload the page
+    </button>
   );
 }
 

@@ -62,6 +62,6 @@ function answerText<T>(c: Context, text: string | Uint8Array<ArrayBuffer>, diges
 }
 
 /** Returns true if a list of tags contains this one. Weak tags and `*` match, too (RFC 9110, 13.1.2). */
-function matchesTag(tags: string | undefined, etag: string): boolean {
+export function matchesTag(tags: string | undefined, etag: string): boolean {
   return tags !== undefined && (tags.trim() === '*' || tags.match(/"[^"]*"/g)?.includes(etag) === true);
 }

@@ -1,4 +1,6 @@
+import { hash } from 'node:crypto';
 import type { ApiApp } from '../api-context.ts';
+import { matchesTag } from './answer.ts';
 
 /** A file of the page. */
 export interface UIFile {
@@ -23,10 +25,19 @@ export function uiPath({ name }: Pick<UIFile, 'name'>): string {
   return name === 'index.html' ? '/' : `/${name}`;
 }
 
-/** Adds the routes of the page. The API server must serve them without a token. */
+/**
+ * Adds the routes of the page. The API server must serve them without a token. The tag of the script is the version of
+ * the page.
+ */
 export function addUIRoutes(app: ApiApp, files: readonly UIFile[]): void {
   for (const file of files) {
     const { type, text } = file;
-    app.get(uiPath(file), (c) => c.body(text, 200, { ...HEADERS, 'content-type': `${type}; charset=utf-8` }));
+    const etag = `"${hash('sha1', text, 'base64url')}"`;
+    const headers = { ...HEADERS, 'content-type': `${type}; charset=utf-8`, etag };
+    app.get(uiPath(file), (c) =>
+      matchesTag(c.req.header('if-none-match'), etag)
+        ? c.body(null, 304, headers)
+        : c.body(text, 200, headers),
+    );
   }
 }
