@@ -1,5 +1,5 @@
 import { render, type VNode } from 'preact';
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { StatusDocument } from '../src/api/status-document.ts';
 import { type Address, addressOf, useAddress } from './address.ts';
 import { useAnswer } from './agent/ask.ts';
@@ -24,6 +24,7 @@ import { Overview } from './views/overview.tsx';
 import { Prefixes } from './views/prefixes.tsx';
 import { Service } from './views/service.tsx';
 import { Services } from './views/services.tsx';
+import { showWholeTexts } from './whole-text.ts';
 
 /** Time between two reads of the status. */
 const STATUS_MS = 2_000;
@@ -101,7 +102,14 @@ function Page(): VNode {
     else if (document !== undefined || problem !== undefined) feed.noteAnswer(problem === undefined);
   }, [status]);
   const address = useAddress();
-  useEffect(() => scrollTo(0, 0), [address.view, address.name]);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    scrollTo(0, 0);
+    // The link that led here had the focus and is gone. Without this, a screen reader would not notice the new view.
+    if (!isFirst.current && document.activeElement === document.body)
+      document.querySelector('main')?.focus({ preventScroll: true });
+    isFirst.current = false;
+  }, [address.view, address.name]);
   const shared = useMemo(() => ({ feed, status }), [feed, status]);
   return (
     <SharedContext.Provider value={shared}>
@@ -118,5 +126,6 @@ const root = document.getElementById('page');
 if (root !== null) {
   root.replaceChildren();
   escapeTexts();
+  showWholeTexts();
   render(<Page />, root);
 }

@@ -2,6 +2,7 @@
 import './pages/health.ts';
 import './pages/page.ts';
 import './pages/process.ts';
+import './pages/reading.ts';
 import './pages/search.ts';
 import './pages/views.ts';
 import './pages/what-if.ts';

@@ -70,7 +70,10 @@ function Tabs({ view }: { view: string }): VNode {
   const bar = useRef<HTMLElement>(null);
   // On a phone, the current tab may be outside of the screen.
   useEffect(() => {
-    bar.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+    const tab = bar.current?.querySelector<HTMLElement>('[aria-current]');
+    // Not by `scrollIntoView`, because the next Tab key would then begin behind this tab.
+    if (bar.current && tab)
+      bar.current.scrollLeft = tab.offsetLeft - (bar.current.clientWidth - tab.offsetWidth) / 2;
   }, [view, more.length]);
   const tabs = document !== undefined && !isAgent(document) ? TABS.slice(0, 1) : TABS;
   return (

@@ -1,5 +1,6 @@
 import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { countText } from '../format.ts';
 import { nextOrder, sortOf } from './table.tsx';
 
 /** Height of a row in pixels. A browser shows elements of at most 33,554,432 pixels, which is a million rows. */
@@ -36,11 +37,8 @@ export interface VirtualTableOptions {
   readonly onShow: (first: number, end: number) => void;
 }
 
-/** Sets the text of a cell that does not fit as its tooltip. */
-function showWhole({ target }: PointerEvent): void {
-  const cell = target instanceof Element ? target.closest<HTMLElement>('[role=cell]') : null;
-  if (cell !== null) cell.title = cell.scrollWidth > cell.clientWidth ? cell.textContent : '';
-}
+/** Maximum number of printed rows, which fill some 30 pages. */
+const MAX_PRINTED = 1_000;
 
 /** A table of any length. Only visible rows are in the page. All rows have the same height. */
 export function VirtualTable(options: VirtualTableOptions): VNode {
@@ -48,7 +46,12 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
   const box = useRef<HTMLDivElement>(null);
   const [first, setFirst] = useState(0);
   const [height, setHeight] = useState(480);
-  const end = Math.min(count, first + Math.ceil(height / ROW_HEIGHT) + 2 * ROWS_BEYOND);
+  const [isPrinting, setPrinting] = useState(false);
+  const begin = isPrinting ? 0 : Math.min(first, count);
+  const end = Math.min(
+    count,
+    isPrinting ? MAX_PRINTED : first + Math.ceil(height / ROW_HEIGHT) + 2 * ROWS_BEYOND,
+  );
   useEffect(() => {
     const element = box.current;
     if (element === null) return;
@@ -56,12 +59,19 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => onShow(first, end), [first, end, count, onShow]);
+  useEffect(() => {
+    const print = ({ type }: Event): void => setPrinting(type === 'beforeprint');
+    for (const type of ['beforeprint', 'afterprint']) addEventListener(type, print);
+    return () => {
+      for (const type of ['beforeprint', 'afterprint']) removeEventListener(type, print);
+    };
+  }, []);
+  useEffect(() => onShow(begin, end), [begin, end, count, onShow]);
   useEffect(() => box.current?.scrollTo(0, 0), [order]);
   const scrolled = (): void =>
     setFirst(Math.max(0, Math.floor((box.current?.scrollTop ?? 0) / ROW_HEIGHT) - ROWS_BEYOND));
   const rows: VNode[] = [];
-  for (let index = Math.min(first, count); index < end; index++) {
+  for (let index = begin; index < end; index++) {
     const cells = row(index);
     rows.push(
       <div class="row" role="row" key={index} aria-rowindex={index + 2}>
@@ -73,24 +83,15 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
       </div>,
     );
   }
-  const style = { '--columns': columns.map(({ width }) => width).join(' '), '--least': minWidth };
+  const style = {
+    '--columns': columns.map(({ width }) => width).join(' '),
+    '--least': minWidth,
+    '--height': `${(count + 1) * ROW_HEIGHT}px`,
+    '--shift': `${first * ROW_HEIGHT}px`,
+  };
   return (
-    <section
-      class="virtual"
-      ref={box}
-      onScroll={scrolled}
-      onPointerOver={showWhole}
-      tabIndex={0}
-      aria-label={label}
-      style={style}
-    >
-      <div
-        class="inner"
-        role="table"
-        aria-label={label}
-        aria-rowcount={count + 1}
-        style={{ height: `${(count + 1) * ROW_HEIGHT}px` }}
-      >
+    <section class="virtual" ref={box} onScroll={scrolled} tabIndex={0} aria-label={label} style={style}>
+      <div class="inner" role="table" aria-label={label} aria-rowcount={count + 1}>
         <div class="head" role="rowgroup">
           <div class="row" role="row" aria-rowindex={1}>
             {columns.map(({ name }, at) => (
@@ -106,10 +107,15 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
             ))}
           </div>
         </div>
-        <div class="rows" role="rowgroup" style={{ transform: `translateY(${first * ROW_HEIGHT}px)` }}>
+        <div class="rows" role="rowgroup">
           {rows}
         </div>
       </div>
+      {count > MAX_PRINTED && (
+        <p class="on-paper why">
+          The first {countText(MAX_PRINTED)} of {countText(count)} rows.
+        </p>
+      )}
     </section>
   );
 }
