@@ -26,6 +26,10 @@ export function isPort(value: unknown): value is number {
   return typeof value === 'number' && (value & 0xffff) === value;
 }
 
+function isProtocol(value: unknown): value is number {
+  return typeof value === 'number' && (value & 0xff) === value;
+}
+
 /** A port and its IANA protocol number. */
 export interface PortProtocol {
   readonly port: number;
@@ -33,7 +37,7 @@ export interface PortProtocol {
 }
 
 function isPortProtocol(value: unknown): value is PortProtocol {
-  return isObjectOrList(value) && typeof value['port'] === 'number' && typeof value['protocol'] === 'number';
+  return isObjectOrList(value) && isPort(value['port']) && isProtocol(value['protocol']);
 }
 
 const PORT_PROTOCOL: Check = matching(

@@ -1,4 +1,5 @@
-import { checkArguments, NUMBER, objectWith } from '../base/arguments.ts';
+import { checkArguments, NUMBER, objectWith, UsageError } from '../base/arguments.ts';
+import { showValue } from '../base/show-value.ts';
 import { type AddressWords, addressBits, type Family, maskWords, wordMask } from './address-words.ts';
 import { formatAddress, formatPrefix, isCanonicalAddress } from './format-address.ts';
 import { isMapped, scanIPv4, scanIPv6, unmap } from './parse-address.ts';
@@ -245,6 +246,22 @@ export function comparePrefixes(
  */
 export function canonicalAddress(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatKeyOf(text, scratch) : undefined;
+}
+
+/**
+ * Returns a canonical text of an argument: the result of `canonical`, which is {@link canonicalAddress} or
+ * {@link canonicalCIDR}. Throws a `UsageError` that names the argument if there is none.
+ */
+export function requireCanonical(
+  name: string,
+  text: unknown,
+  canonical: typeof canonicalAddress | typeof canonicalCIDR,
+): string {
+  const result = typeof text === 'string' ? canonical(text) : undefined;
+  const kind = canonical === canonicalCIDR ? 'a CIDR' : 'an IP address';
+  if (result === undefined)
+    throw new UsageError('invalid-argument', `${name} must be ${kind}, not ${showValue(text)}`);
+  return result;
 }
 
 /** Like {@link canonicalAddress}, and accepts the address space of a cluster: `10.0.0.1@5`. */

@@ -15,6 +15,7 @@ import {
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
 import { checkPorts, type PortProtocol, type PortsByName, samePorts } from '../net/port.ts';
+import { canonicalAddress, requireCanonical } from '../net/prefix.ts';
 import { SERVICE_ID, type ServiceID } from './service-id.ts';
 
 /** Ports by name, which may be empty. Several names may share one port and protocol. */
@@ -153,7 +154,6 @@ export interface BackendFields extends Optional<Omit<Backend, 'address' | 'ports
 const SLICE_FIELDS = objectWith({ service: SERVICE_ID, name: optional(TEXT), backends: ITERABLE });
 
 const BACKEND_FIELDS = objectWith({
-  address: TEXT,
   ports: ITERABLE,
   forZones: optional(ITERABLE),
   weight: optional(NUMBER),
@@ -161,11 +161,13 @@ const BACKEND_FIELDS = objectWith({
 
 /**
  * Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), local cluster.
- * Immutable collections are kept, others are copied. Does not check that addresses are canonical, and ports in range.
+ * Immutable collections are kept, others are copied. The address is made canonical. Throws a `UsageError` if the
+ * address is invalid or a port is out of range.
  */
 export function createBackend(fields: BackendFields): Backend {
   checkArgument('createBackend: fields', fields, BACKEND_FIELDS);
-  const { address, nodeName = '', zone = '', hostname = '', weight = DEFAULT_WEIGHT, cluster = '' } = fields;
+  const address = requireCanonical('createBackend: fields.address', fields.address, canonicalAddress);
+  const { nodeName = '', zone = '', hostname = '', weight = DEFAULT_WEIGHT, cluster = '' } = fields;
   const state = weight === 0 ? 'maintenance' : (fields.state ?? 'active');
   const ports = ImmutableMap(fields.ports);
   checkPorts('createBackend: fields', ports);

@@ -1,4 +1,4 @@
-import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import { type Collection, Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import {
   type Check,
   checkArgument,
@@ -11,6 +11,7 @@ import {
   shaped,
 } from '../base/arguments.ts';
 import { checkPorts, type PortProtocol } from '../net/port.ts';
+import { canonicalAddress, canonicalCIDR, requireCanonical } from '../net/prefix.ts';
 import { SERVICE_ID, type ServiceID } from './service-id.ts';
 
 /**
@@ -142,20 +143,21 @@ const SERVICE_FIELDS = objectWith({
 
 /**
  * Returns a service. Defaults are those of a cluster-internal service without addresses and ports. Immutable
- * collections are kept, others are copied. Does not check that addresses are canonical, and ports in range.
+ * collections are kept, others are copied. Addresses and CIDRs are made canonical. Throws a `UsageError` if one is
+ * invalid, or a port is out of range.
  */
 export function createService(fields: ServiceFields): Service {
   checkArgument('createService: fields', fields, SERVICE_FIELDS);
-  const clusterIPs = List(fields.clusterIPs);
+  const clusterIPs = canonicalTexts('clusterIPs', List(fields.clusterIPs));
   return {
     id: fields.id,
     type: fields.type ?? 'ClusterIP',
     addressing: fields.addressing ?? (clusterIPs.isEmpty() ? 'unassigned' : 'assigned'),
     clusterIPs,
     ports: portsOf(fields.ports),
-    externalIPs: ImmutableSet(fields.externalIPs),
-    ingressIPs: ImmutableSet(fields.ingressIPs),
-    sourceRanges: fields.sourceRanges && ImmutableSet(fields.sourceRanges),
+    externalIPs: canonicalTexts('externalIPs', ImmutableSet(fields.externalIPs)),
+    ingressIPs: canonicalTexts('ingressIPs', ImmutableSet(fields.ingressIPs)),
+    sourceRanges: fields.sourceRanges && canonicalTexts('sourceRanges', ImmutableSet(fields.sourceRanges)),
     sourceRangesPolicy: fields.sourceRangesPolicy ?? 'allow',
     externalTrafficPolicy: fields.externalTrafficPolicy ?? 'Cluster',
     internalTrafficPolicy: fields.internalTrafficPolicy ?? 'Cluster',
@@ -172,6 +174,16 @@ export function createService(fields: ServiceFields): Service {
     labels: ImmutableMap(fields.labels),
     selector: ImmutableMap(fields.selector),
   };
+}
+
+/** Returns a collection of addresses or CIDRs in canonical form; the same object if it already is. */
+function canonicalTexts<C extends Collection<unknown, string>>(
+  field: 'clusterIPs' | 'externalIPs' | 'ingressIPs' | 'sourceRanges',
+  texts: C,
+): C {
+  const canonical = field === 'sourceRanges' ? canonicalCIDR : canonicalAddress;
+  if (texts.every((text) => typeof text === 'string' && canonical(text) === text)) return texts;
+  return texts.map((text) => requireCanonical(`createService: fields.${field}`, text, canonical)) as C;
 }
 
 /** Returns the ports; the same object if it is an immutable map whose ports all have a node port. */

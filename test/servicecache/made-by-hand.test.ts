@@ -1,5 +1,6 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
+import { UsageError } from '../../src/base/arguments.ts';
 import { type BackendState, createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService, equalServices } from '../../src/servicecache/service.ts';
 import { cacheOf, transcript } from './support/scene.ts';
@@ -29,6 +30,51 @@ describe('values from own code', () => {
       { service: id, backends: [{ address: '10.0.0.1' }] },
       'fields.backends[0] must be a result of createBackend, not {"address":"10.0.0.1"}',
     );
+  });
+
+  it('have canonical addresses, and none that is invalid (regression: it was announced, and lost from the checkpoint)', () => {
+    expect(createBackend({ address: 'FD00::1', ports: [] }).address).toBe('fd00::1');
+    expect(createBackend({ address: '::ffff:10.0.0.1', ports: [] }).address).toBe('10.0.0.1');
+    const addresses = {
+      clusterIPs: ['FD00::1'],
+      externalIPs: ['10.0.0.1', 'FD00::1'],
+      ingressIPs: ['FD00::1'],
+    };
+    const { clusterIPs, externalIPs, ingressIPs, sourceRanges } = createService({
+      id,
+      ...addresses,
+      sourceRanges: ['10.1.2.3/8', 'FD00::/16'],
+    });
+    expect([...clusterIPs, ...ingressIPs]).toEqual(['fd00::1', 'fd00::1']);
+    expect([...externalIPs]).toEqual(['10.0.0.1', 'fd00::1']);
+    expect([...(sourceRanges ?? [])]).toEqual(['10.0.0.0/8', 'fd00::/16']);
+    const refuse = (make: () => unknown, field: string, rule: string): void => {
+      expect(make).toThrow(new UsageError('invalid-argument', `${field} must be ${rule}`));
+    };
+    for (const [address, shown] of [
+      ['db.example.com', '"db.example.com"'],
+      ['10.0.0.1/32', '"10.0.0.1/32"'],
+      [undefined, 'undefined'],
+    ] as const) {
+      const rule = `an IP address, not ${shown}`;
+      const make = (): unknown => createBackend({ address: address as string, ports: [] });
+      refuse(make, 'createBackend: fields.address', rule);
+      for (const field of ['clusterIPs', 'externalIPs', 'ingressIPs'])
+        refuse(
+          () => createService({ id, [field]: ['10.0.0.1', address] }),
+          `createService: fields.${field}`,
+          rule,
+        );
+    }
+    const sourceRange = (): unknown => createService({ id, sourceRanges: ['10.0.0.1'] });
+    refuse(sourceRange, 'createService: fields.sourceRanges', 'a CIDR, not "10.0.0.1"');
+  });
+
+  it.each([-1, 65_536, 1.5, Number.NaN])('have no port %s', (port) => {
+    const ports = [['http', { port, protocol: 6 }]] as const;
+    const fault = 'fields.ports "http" must have a port and the number of a protocol';
+    expect(() => createBackend({ address: '10.0.0.1', ports })).toThrow(fault);
+    expect(() => createService({ id, ports: [['http', { port: 80, protocol: 256 }]] })).toThrow(fault);
   });
 
   it('may be native or immutable collections, with the same result', () => {
