@@ -170,8 +170,8 @@ describe('an upsert', () => {
     expect(cache.withdraw(writer as unknown as Claim)).toBe(0);
     const { recent } = cache.status().rejections;
     expect(recent.map(({ field, reason }) => `${field} ${reason}`)).toEqual([
-      'writer invalid-writer',
-      'writer invalid-writer',
+      'by invalid-writer',
+      'by invalid-writer',
     ]);
   });
 

@@ -58,7 +58,7 @@ function metadataRejection(k8s: K8sMetadata, key: string): Rejection | undefined
 /** Returns the rejection of a writer; undefined if it is valid. `key` is the location in the rejection. */
 export function writerRejection(writer: Writer, key: string): Rejection | undefined {
   if (typeof writer !== 'object' || writer === null)
-    return rejection('invalid-writer', 'writer', writer, 'must be an object', key);
+    return rejection('invalid-writer', 'by', writer, 'must be an object', key);
   if (!isSource(writer.source))
     return rejection('unknown-source', 'source', writer.source, 'is not a source', key);
   if (writer.owner !== undefined && typeof writer.owner !== 'string') {
