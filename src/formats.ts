@@ -73,7 +73,8 @@ export type { ClusterNode, NodeAddress, NodeName } from './model/cluster-node.ts
 export type { BackendZone, ClusterService, ClusterServiceKey } from './model/cluster-service.ts';
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
-export type { MaxConnectedClusters, NumericIdentity } from './model/numeric-identity.ts';
+export type { IdentityRange, MaxConnectedClusters, NumericIdentity } from './model/numeric-identity.ts';
+export { clusterIdentityRange } from './model/numeric-identity.ts';
 export type {
   ExportedPort,
   ExportedService,

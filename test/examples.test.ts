@@ -161,7 +161,7 @@ it('publisher publishes a cluster that follow-mesh follows, over a real etcd', a
     '10.1.0.5 runs on 192.168.0.1, according to west',
     '',
   ]);
-  expect(follower.output).toContain('upsert 10.1.0.5/32: identity 65792, pod shop/web-0\n');
+  expect(follower.output).toContain('upsert 10.1.0.5/32: identity 65536, pod shop/web-0\n');
   publisher.stop();
   expect(await publisher.end()).toBe(`cluster west is published at ${url}\n`);
 });

@@ -6,11 +6,11 @@
 // quarter of an hour, unless it is started again before; only nodes stay. Readers keep the last known state while no
 // publisher runs.
 import { ClusterPublisher, EtcdBackend } from 'datapath-cache';
-import { parseLabels } from 'datapath-cache/formats';
+import { clusterIdentityRange, parseLabels } from 'datapath-cache/formats';
 
 const CLUSTER_ID = 1;
-/** Identities of a cluster contain its id above 16 bits. The lower part starts at 256. */
-const WEB = (CLUSTER_ID << 16) + 256;
+/** The first identity of the cluster. A program should store its numbers, so that a restart does not change them. */
+const WEB = clusterIdentityRange(CLUSTER_ID).min;
 
 const [endpoint = 'http://127.0.0.1:2379'] = process.argv.slice(2);
 const backend = new EtcdBackend({ endpoints: [endpoint] });

@@ -12,7 +12,7 @@ import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-c
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
-import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
+import { type MaxConnectedClusters, requireClusterID } from '../model/numeric-identity.ts';
 import { ClusterSet, type ClusterSetOptions } from './cluster-set.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
@@ -67,6 +67,7 @@ export class ClusterMesh extends ClusterSet {
 
   constructor(options: ClusterMeshOptions) {
     checkArgument('new ClusterMesh: options', options, OPTIONS);
+    requireClusterID('new ClusterMesh: options.clusterID', options.clusterID, options.maxConnectedClusters);
     super(options);
     this.#options = withRuntime(options);
   }

@@ -1,3 +1,5 @@
+import { requireArgument } from '../base/arguments.ts';
+
 /**
  * A security identity: an unsigned 32-bit number.
  *
@@ -76,6 +78,23 @@ export function identityScope(identity: number): number {
 /** Maximum number of clusters of a mesh. It determines the number of cluster bits in an identity. */
 export type MaxConnectedClusters = 255 | 511;
 
+/**
+ * Throws a `UsageError` unless `clusterID` is an integer from `min` to `maxClusters`.
+ *
+ * @param name the argument, for the message
+ */
+export function requireClusterID(
+  name: string,
+  clusterID: number,
+  maxClusters: MaxConnectedClusters = 255,
+  min: 0 | 1 = 0,
+): void {
+  requireArgument(
+    Number.isInteger(clusterID) && clusterID >= min && clusterID <= maxClusters,
+    `${name} must be an integer from ${min} to ${maxClusters}, not ${clusterID}`,
+  );
+}
+
 /** Returns the number of bits of an identity within its cluster: 16, or 15 in a mesh of 511 clusters. */
 function clusterIdentityBits(maxClusters: MaxConnectedClusters): 15 | 16 {
   return maxClusters === 511 ? 15 : 16;
@@ -95,12 +114,13 @@ export interface IdentityRange {
 /**
  * Returns the identities of a cluster, without the reserved ones: all numbers with its id, as in Cilium (pkg/identity,
  * `GetMinimalAllocationIdentity`). Only in a cluster with id 0, which is in no mesh, some of them are reserved.
- * `clusterID` is at most `maxClusters`.
+ * Throws a `UsageError` unless `clusterID` is an integer from 0 to `maxClusters`.
  */
 export function clusterIdentityRange(
   clusterID: number,
   maxClusters: MaxConnectedClusters = 255,
 ): IdentityRange {
+  requireClusterID('clusterIdentityRange: clusterID', clusterID, maxClusters);
   const bits = clusterIdentityBits(maxClusters);
   const base = clusterID << bits;
   return { min: Math.max(base, MINIMAL_ALLOCATED_IDENTITY), max: base + (1 << bits) - 1 };

@@ -122,7 +122,11 @@ export class ReplayedCluster {
       : {
           writer: { source: 'clustermesh', owner: name },
           engines: { ipcache, nodes, services, remoteNodeIdentities },
-          limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),
+          limits: (config) => {
+            const id = config?.id ?? 0;
+            // An agent refuses larger ids, so only an edited tape contains one.
+            return clusterLimits(id > maxConnectedClusters ? 0 : id, maxConnectedClusters);
+          },
         };
     this.#stores = new ClusterStores({
       ...options,

@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
+import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
@@ -24,6 +25,12 @@ async function follow(name: string, server: MemoryServer): Promise<void> {
   await settle(8);
   expect(statusOf(name).state).toBe('ready');
 }
+
+it.each([-1, 1.5, 256])('a mesh refuses the id %s of its own cluster', (clusterID) => {
+  expect(() => new ClusterMesh({ clusterName: 'a', clusterID })).toThrow(
+    `new ClusterMesh: options.clusterID must be an integer from 0 to 255, not ${clusterID}`,
+  );
+});
 
 describe('a remote cluster', () => {
   it('writes to every engine, as claims of its own', async () => {

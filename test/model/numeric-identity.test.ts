@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { UsageError } from '../../src/base/arguments.ts';
 import {
   clusterIDOf,
   clusterIdentityRange,
@@ -50,6 +51,11 @@ describe.each<MaxConnectedClusters>([255, 511])('in a mesh of %d clusters', (max
     expect(clusterIdentityRange(1, max)).toEqual({ min: size, max: 2 * size - 1 });
     expect(clusterIdentityRange(max, max)).toEqual({ min: max * size, max: (max + 1) * size - 1 });
     expect(clusterIdentityRange(max, max).max).toBe(LOCAL_IDENTITY_SCOPE - 1);
+  });
+
+  it.each([-1, 1.5, Number.NaN, max + 1, '1' as never])('a cluster with the id %s has no identities', (id) => {
+    const rule = `clusterIdentityRange: clusterID must be an integer from 0 to ${max}, not ${id}`;
+    expect(() => clusterIdentityRange(id, max)).toThrow(new UsageError('invalid-argument', rule));
   });
 
   it('contains the id of its cluster at both ends of the range, and of another beyond them', () => {

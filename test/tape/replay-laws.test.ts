@@ -161,6 +161,18 @@ describe('the tape of a mesh under faults', () => {
     expect([...replay.services.parts()]).toHaveLength(0);
   });
 
+  it('reads a configuration with an id that agents refuse, which only an edited tape has', async () => {
+    const replay = new TapeReplay(SETTINGS);
+    const [place, store] = [{ seq: 1, ms: 0 }, 'b'];
+    const value = JSON.stringify({ id: 300 });
+    await replay.apply({ ...place, ev: 'config', store, key: clusterConfigKey('b'), value });
+    const node = JSON.stringify({ Name: 'n', Cluster: 'b', ClusterID: 300 });
+    const key = 'cilium/state/nodes/v1/b/n';
+    await replay.apply({ ...place, ev: 'put', store, from: 'nodes', key, rev: 1, value: node });
+    expect(replay.nodes.size).toBe(1);
+    await replay.close();
+  });
+
   it('has no line of a removed cluster in later snapshots (regression: its lists were complete)', async () => {
     await withFolder(async (folder) => {
       const removed: readonly Happening[] = [

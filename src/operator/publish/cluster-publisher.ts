@@ -15,7 +15,7 @@ import {
   SIGNAL,
   TEXT,
 } from '../../base/arguments.ts';
-import { type Rejection, RejectionLog } from '../../base/rejection.ts';
+import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
 import { deferred } from '../../base/sleep.ts';
 import { type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { TurnGate } from '../../base/turn-gate.ts';
@@ -26,13 +26,14 @@ import { encodeIdentity } from '../../kvstore/codec/identity.ts';
 import { type IPIdentityPair, viewOfIPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
 import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import { encodeNode } from '../../kvstore/codec/node.ts';
-import { encodeServiceExport, SERVICE_EXPORT } from '../../kvstore/codec/service-export.ts';
+import { encodeServiceExport } from '../../kvstore/codec/service-export.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { withClusterLabel } from '../../model/cluster-label.ts';
 import { ClusterNameError, isClusterName } from '../../model/cluster-name.ts';
 import type { ClusterNode, NodeName } from '../../model/cluster-node.ts';
 import type { ClusterService } from '../../model/cluster-service.ts';
 import type { Labels } from '../../model/labels.ts';
+import { MINIMAL_ALLOCATED_IDENTITY, requireClusterID } from '../../model/numeric-identity.ts';
 import type { ServiceExport } from '../../model/service-export.ts';
 import { canonicalKey } from '../../net/prefix.ts';
 import { NO_STRINGS } from '../../nodemanager/node-spec.ts';
@@ -92,8 +93,13 @@ export type PublishedService = Pick<
 > &
   Optional<Pick<ClusterService, 'labels' | 'selector' | 'includeExternal' | 'shared'>>;
 
-/** A service exported by the cluster with a ServiceExport. The cluster's name is added. */
-export type PublishedServiceExport = Omit<ServiceExport, 'cluster'>;
+/**
+ * A service exported by the cluster with a ServiceExport. The cluster's name is added. Defaults: `annotations`,
+ * `labels` and `ipFamilies` are empty.
+ */
+export type PublishedServiceExport = Omit<ServiceExport, 'cluster' | ExportDefaults> &
+  Optional<Pick<ServiceExport, ExportDefaults>>;
+type ExportDefaults = 'annotations' | 'labels' | 'ipFamilies';
 
 /** Status of a {@link ClusterPublisher}. */
 export interface ClusterPublisherStatus {
@@ -135,10 +141,15 @@ export class ClusterPublisher {
   readonly #contentComplete = deferred();
   #isRunning = false;
 
-  /** Throws a {@link ClusterNameError} if readers of Cilium 1.17 would reject the name of the cluster. */
+  /**
+   * Throws a {@link ClusterNameError} if readers of Cilium 1.17 would reject the name of the cluster, and a
+   * `UsageError` unless its id is from 1 to `maxConnectedClusters`.
+   */
   constructor(options: ClusterPublisherOptions) {
     checkArgument('new ClusterPublisher: options', options, OPTIONS);
-    if (!isClusterName(options.clusterName)) throw new ClusterNameError(options.clusterName);
+    const { clusterName, clusterID, maxConnectedClusters } = options;
+    requireClusterID('new ClusterPublisher: options.clusterID', clusterID, maxConnectedClusters, 1);
+    if (!isClusterName(clusterName)) throw new ClusterNameError(clusterName);
     const { backend, clock, random, onFailure } = withRuntime(options);
     const { gate = new TurnGate({ clock, nextTurn: setImmediate }) } = options;
     const common = { backend, clock, random, onFailure };
@@ -149,8 +160,8 @@ export class ClusterPublisher {
         gate,
         ...keyRules(resource, options),
         rejections: new RejectionLog(options.onReject),
-        prefix: resourcePrefix(resource, options.clusterName),
-        canary: syncedKey(options.clusterName, resource),
+        prefix: resourcePrefix(resource, clusterName),
+        canary: syncedKey(clusterName, resource),
       });
     this.#prefixes = {
       nodes: prefixOf('nodes'),
@@ -166,7 +177,6 @@ export class ClusterPublisher {
         await prefix.markSynced(); // resolves when its canary is stored
       },
     }));
-    const { clusterName, clusterID, maxConnectedClusters } = options;
     const limits = clusterLimits(clusterID, maxConnectedClusters);
     this.#decoders = new ClusterDecoders({ cluster: clusterName, limits: () => limits });
     this.#config = new ClusterConfigKeeper({
@@ -242,7 +252,9 @@ export class ClusterPublisher {
   upsertServiceExport(service: PublishedServiceExport): void {
     const { namespace, name } = service;
     requireAllowed(this.#prefixes.serviceexports !== undefined, 'the option serviceExports must be true');
-    const value = encodeServiceExport({ ...service, cluster: this.#owner.clusterName });
+    const { annotations = NO_STRINGS, labels = NO_STRINGS, ipFamilies = [] } = service;
+    const { clusterName: cluster } = this.#owner;
+    const value = encodeServiceExport({ ...service, cluster, annotations, labels, ipFamilies });
     this.#upsert('serviceexports', `${namespace}/${name}`, value);
   }
 
@@ -254,11 +266,28 @@ export class ClusterPublisher {
    * Publishes an identity. Adds the label `k8s:io.cilium.k8s.policy.cluster=<cluster>` if it is missing, because Cilium
    * 1.17 ignores identities without it.
    *
-   * @param id at least 256, in the cluster's range
+   * @param id in the cluster's range, see {@link clusterIdentityRange}
+   * @param labels at least one
    */
   upsertIdentity(id: number, labels: Labels): void {
+    const fault = this.#identityFault(id, labels);
+    if (fault !== undefined) {
+      this.#prefixes.identities.reject(String(id), fault);
+      return;
+    }
     const published = withClusterLabel(labels, this.#owner.clusterName);
     this.#upsert('identities', String(id), encodeIdentity(published));
+  }
+
+  /**
+   * Returns a rejection for a reserved number and for an empty list, which this library accepts from other clusters.
+   * Cilium rejects reserved numbers (pkg/identity/cache, `clusterIDValidator`), and allocates no number without labels.
+   */
+  #identityFault(id: number, labels: Labels): Rejection | undefined {
+    const at = `${this.#prefixes.identities.prefix}${id}`;
+    if (labels.length === 0) return rejection('invalid-labels', 'labels', '', 'must not be empty', at);
+    if (id < 0 || id >= MINIMAL_ALLOCATED_IDENTITY) return undefined;
+    return rejection('identity-out-of-range', 'key', id, 'is reserved', at);
   }
 
   deleteIdentity(id: number): void {
@@ -359,10 +388,22 @@ const SERVICE = objectWith({
   selector: optional(ITERABLE),
 });
 
+const EXPORT = objectWith({
+  namespace: TEXT,
+  name: TEXT,
+  ports: LIST,
+  type: TEXT,
+  createdAt: NUMBER,
+  annotations: optional(ITERABLE),
+  labels: optional(ITERABLE),
+  ipFamilies: optional(LIST),
+});
+
 const OPTIONS = optionsWith({
   backend: OBJECT,
   clusterName: TEXT,
   clusterID: NUMBER,
+  maxConnectedClusters: optional(oneOf(255, 511)),
   serviceFormats: optional(oneOf('both', 'legacy')),
   serviceExports: optional(BOOLEAN),
 });
@@ -372,7 +413,7 @@ checkArguments(ClusterPublisher, {
   deleteNode: { name: TEXT },
   upsertService: { service: SERVICE },
   deleteService: { service: SERVICE_ID },
-  upsertServiceExport: { service: SERVICE_EXPORT },
+  upsertServiceExport: { service: EXPORT },
   deleteServiceExport: { service: SERVICE_ID },
   upsertIdentity: { id: NUMBER, labels: LIST },
   deleteIdentity: { id: NUMBER },

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { UsageError } from '../../../src/base/arguments.ts';
 import { encodeIPIdentityPair } from '../../../src/kvstore/codec/ip-identity-pair.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { ipKey } from '../../../src/kvstore/codec/keys.ts';
@@ -284,13 +285,6 @@ it('deletes the keys of a service that changes its address family, of a deleted 
     createdAt: 0,
     type: 'ClusterSetIP',
     ports: [],
-    ipFamilies: ['IPv4'],
-    sessionAffinity: 'None',
-    sessionAffinitySeconds: undefined,
-    internalTrafficPolicy: undefined,
-    trafficDistribution: undefined,
-    annotations: new Map(),
-    labels: new Map(),
   });
   publishAt('10.1.0.1');
   void publisher.markSynced();
@@ -400,6 +394,52 @@ it.each(['', 'A', 'a_b', '-a', 'a-', 'a.b', 'a/b', 'a'.repeat(33)])(
     expect(publisher).toThrow(`clusterName ${JSON.stringify(clusterName)} must have at most 32 characters`);
   },
 );
+
+it.each([
+  [0, undefined, '1 to 255'],
+  [256, undefined, '1 to 255'],
+  [-3, undefined, '1 to 255'],
+  [1.5, undefined, '1 to 255'],
+  [512, 511, '1 to 511'],
+] as const)(
+  'does not publish a cluster with the id %s of at most %s',
+  (clusterID, maxConnectedClusters, range) => {
+    const clock = new ManualClock();
+    const backend = new FaultyMemoryBackend({ server: new MemoryServer({ clock }), clock });
+    const options = { backend, clusterName: CLUSTER, clock, maxConnectedClusters };
+    expect(() => new ClusterPublisher({ ...options, clusterID })).toThrow(
+      new UsageError(
+        'invalid-argument',
+        `new ClusterPublisher: options.clusterID must be an integer from ${range}, not ${clusterID}`,
+      ),
+    );
+    expect(() => new ClusterPublisher({ ...options, clusterID: maxConnectedClusters ?? 255 })).not.toThrow();
+  },
+);
+
+it('rejects an identity that Cilium would ignore: a reserved number, and one without labels', () => {
+  const clock = new ManualClock();
+  const backend = new FaultyMemoryBackend({ server: new MemoryServer({ clock }), clock });
+  const onReject = vi.fn();
+  const publisher = new ClusterPublisher({ backend, clusterName: CLUSTER, clusterID: ID, clock, onReject });
+  const labels = parseLabels('k8s:app=web;') ?? [];
+  publisher.upsertIdentity(65_801, labels);
+  expect(publisher.status().resources.identities).toMatchObject({ keys: 1, rejected: 0 });
+  publisher.upsertIdentity(65_801, []); // no longer published
+  publisher.upsertIdentity(0, labels);
+  publisher.upsertIdentity(255, labels);
+  publisher.upsertIdentity(256, labels); // in the range of no mesh
+  publisher.upsertIdentity(-1, labels);
+  const at = 'cilium/state/identities/v1/id/';
+  expect(onReject.mock.calls.map(([{ reason, message }]) => `${reason} ${message}`)).toEqual([
+    `invalid-labels ${at}65801: labels "": must not be empty`,
+    `identity-out-of-range ${at}0: key 0 is reserved`,
+    `identity-out-of-range ${at}255: key 255 is reserved`,
+    `identity-out-of-range ${at}256: key 256: must be reserved or in the range of the cluster, 65536 to 131071`,
+    `invalid-key ${at}-1: key "-1" is not an identity number`,
+  ]);
+  expect(publisher.status().resources.identities).toMatchObject({ keys: 0, rejected: 5 });
+});
 
 it('a second run of a running publisher is rejected once, and the first one continues', async () => {
   const clock = new ManualClock();
