@@ -12,7 +12,7 @@ export interface KeyValue {
   readonly createRevision: number;
   /** Revision of the last write. Revisions are below 2⁵³: etcd would need 28,000 years at 10,000 writes/s. */
   readonly modRevision: number;
-  /** @internal The lease of the key; undefined if it has none, or if the transport does not report it. */
+  /** The lease of the key; undefined if it has none, or if the transport does not report it. */
   readonly lease?: LeaseID | undefined;
 }
 
