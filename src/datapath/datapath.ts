@@ -1,4 +1,12 @@
-import { checkArgument, FUNCTION, OBJECT, objectWith, optional, optionsWith } from '../base/arguments.ts';
+import {
+  atLeast,
+  checkArgument,
+  FUNCTION,
+  OBJECT,
+  objectWith,
+  optional,
+  optionsWith,
+} from '../base/arguments.ts';
 import { disposeOnError } from '../base/dispose-on-error.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { deferred } from '../base/sleep.ts';
@@ -21,8 +29,6 @@ export interface Datapath {
   readonly ipcache?: IPCacheListener | undefined;
   readonly services?: ServiceListener | undefined;
   readonly nodes?: NodeHandler | undefined;
-  /** Limits for concurrent calls of `nodes`. */
-  readonly nodeOptions?: NodeSubscribeOptions | undefined;
 }
 
 /** The engines of a connected datapath. All are needed, even if the datapath lacks the part of an engine. */
@@ -41,8 +47,8 @@ export interface DatapathContent {
   readonly nodes?: Iterable<Node> | undefined;
 }
 
-/** Options of {@link connectDatapath}. */
-export interface ConnectDatapathOptions {
+/** Options of {@link connectDatapath}. `concurrency` limits the calls of `nodes`. */
+export interface ConnectDatapathOptions extends Pick<NodeSubscribeOptions, 'concurrency'> {
   /** The present content of the datapath; default none. Read once, before the first call. */
   readonly previous?: DatapathContent | undefined;
   /** Splits the deletes of stale content into short turns. Default: not split. */
@@ -82,8 +88,8 @@ export function connectDatapath(
 ): DatapathConnection {
   checkArgument('connectDatapath: datapath', datapath, DATAPATH);
   checkArgument('connectDatapath: engines', engines, ENGINES);
-  checkArgument('connectDatapath: options', options, optionsWith({ previous: optional(OBJECT) }));
-  const { previous = {}, gate = OPEN_GATE, onListenerFault } = options;
+  checkArgument('connectDatapath: options', options, OPTIONS);
+  const { previous = {}, gate = OPEN_GATE, onListenerFault, concurrency } = options;
   const guard = new CallbackGuard(onListenerFault);
   const { nodes, ipcache, services } = datapath;
   const inputsComplete = deferred();
@@ -100,7 +106,7 @@ export function connectDatapath(
   });
   disposeOnError([end], () => {
     if (nodes !== undefined)
-      endNodes = engines.nodes.subscribe(nodes, { ...datapath.nodeOptions, previous: previous.nodes });
+      endNodes = engines.nodes.subscribe(nodes, { concurrency, previous: previous.nodes });
     if (ipcache !== undefined) parts.push(connectIPCache(ipcache, engines.ipcache, previous.ipcache, guard));
     if (services !== undefined)
       parts.push(connectServices(services, engines.services, previous.services, guard));
@@ -160,6 +166,7 @@ const DATAPATH = objectWith({
   services: optional(objectWith({ onEvents: FUNCTION })),
   nodes: optional(OBJECT), // the node manager checks the handler
 });
+const OPTIONS = optionsWith({ previous: optional(OBJECT), concurrency: optional(atLeast(1)) });
 const ENGINES = objectWith({
   ipcache: objectWith({ subscribe: FUNCTION }),
   services: objectWith({ subscribe: FUNCTION }),

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { connectDatapath } from '../../src/datapath/datapath.ts';
+import { DeferredHandler } from '../nodemanager/support/deferred-handler.ts';
 import { addresses, fresh, node } from '../nodemanager/support/node-fixtures.ts';
 import { cacheOf, service, slice } from '../servicecache/support/scene.ts';
 import {
@@ -77,4 +78,18 @@ it('a datapath whose connection fails is not subscribed (regression: the parts b
   told.length = 0;
   manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));
   expect(told).toEqual([]);
+});
+
+it('a datapath with concurrency 1 is called for one node after the other (regression: the option was ignored)', async () => {
+  const { manager, ipcache } = fresh();
+  const engines = { nodes: manager, ipcache, services: cacheOf() };
+  const nodes = new DeferredHandler();
+  expect(() => connectDatapath({ nodes }, engines, { concurrency: 0 })).toThrow(
+    'connectDatapath: options.concurrency must be at least 1, not 0',
+  );
+  connectDatapath({ nodes }, engines, { concurrency: 1 });
+  for (const name of ['a', 'b']) manager.nodeUpdated(node(name));
+  expect(nodes.take()).toEqual(['add a ']);
+  await nodes.succeed('a');
+  expect(nodes.take()).toEqual(['add b ']);
 });

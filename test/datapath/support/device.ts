@@ -28,7 +28,7 @@ export class Device {
     for (const [name, node] of before?.nodes ?? []) this.nodes.set(name, node);
   }
 
-  get datapath(): Required<Omit<Datapath, 'nodeOptions'>> {
+  get datapath(): Required<Datapath> {
     return {
       ipcache: new RecordingIPCacheListener((record) => this.#prefix(record)),
       services: new RecordingServiceListener((record) => this.#service(record)),
