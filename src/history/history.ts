@@ -4,7 +4,6 @@ import {
   checkArgument,
   checkArguments,
   FUNCTION,
-  LIST,
   OBJECT,
   objectWith,
   optional,
@@ -18,6 +17,7 @@ import { type Failure, failureOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
+import { ADDRESS_LIST, type AddressList, countAddresses, readListAddress } from '../ipcache/address-list.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import { EFFECT } from '../ipcache/claims/claim-state.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
@@ -306,12 +306,12 @@ export class History implements AsyncDisposable {
    * identity, not certain.
    */
   lookupMany(
-    addresses: readonly string[],
+    addresses: AddressList,
     times: ArrayLike<number>,
     identities: Uint32Array,
     certain?: Uint8Array,
   ): number {
-    const count = addresses.length;
+    const count = countAddresses(addresses);
     requireArgument(
       identities.length >= count,
       'lookupMany: identities must have an element for each address',
@@ -333,11 +333,11 @@ export class History implements AsyncDisposable {
    * to 2 µs an address, a tenth of {@link History.lookup}, which also returns overruled claims and times of changes.
    */
   lookupEntries(
-    addresses: readonly string[],
+    addresses: AddressList,
     times: ArrayLike<number>,
     certain?: Uint8Array,
   ): (KeyedEntry | undefined)[] {
-    const entries = new Array<KeyedEntry | undefined>(addresses.length).fill(undefined);
+    const entries = new Array<KeyedEntry | undefined>(countAddresses(addresses)).fill(undefined);
     this.#lookupEach('lookupEntries', addresses, times, certain, (lookups, ip, address, ms, index) => {
       entries[index] = lookups.entryAt(ip, address, ms);
     });
@@ -347,12 +347,12 @@ export class History implements AsyncDisposable {
   /** Calls `lookup` for each valid address whose time is retained, and writes to `certain`. */
   #lookupEach(
     method: string,
-    addresses: readonly string[],
+    addresses: AddressList,
     times: ArrayLike<number>,
     certain: Uint8Array | undefined,
     lookup: (lookups: PastLookups, ip: string, address: PrefixRegister, ms: number, index: number) => void,
   ): void {
-    const count = addresses.length;
+    const count = countAddresses(addresses);
     const hasRoom = times.length >= count && (certain?.length ?? count) >= count;
     requireArgument(hasRoom, `${method}: times and certain must have an element for each address`);
     const lookups = new PastLookups(this.#options.ipcache, this.#segments(), {
@@ -364,11 +364,11 @@ export class History implements AsyncDisposable {
     const lives = this.#lives();
     const now = this.#options.clock.wallTime();
     for (let i = 0; i < count; i++) {
-      const ip = addresses[i] as string; // below count
       const { point, reason } = pointOfWall(lives, times[i] ?? Number.NaN, now);
       if (certain !== undefined) certain[i] = reason === undefined ? 1 : 0;
-      if (point === undefined || !parseKey(ip, register) || register.form !== 'endpoint') continue;
-      lookup(lookups, ip, register, point.lifeMs, i);
+      if (point === undefined || !readListAddress(addresses, i, register)) continue;
+      const listed = 'bytes' in addresses ? undefined : addresses[i];
+      lookup(lookups, typeof listed === 'string' ? listed : formatKey(register), register, point.lifeMs, i);
     }
   }
 
@@ -436,6 +436,6 @@ checkArguments(History, {
   endUncertainty: { span: OBJECT },
   at: { key: TEXT, when: WHEN },
   lookup: { ip: TEXT, when: WHEN },
-  lookupMany: { addresses: LIST, times: OBJECT, identities: OBJECT },
-  lookupEntries: { addresses: LIST, times: OBJECT },
+  lookupMany: { addresses: ADDRESS_LIST, times: OBJECT, identities: OBJECT },
+  lookupEntries: { addresses: ADDRESS_LIST, times: OBJECT },
 });

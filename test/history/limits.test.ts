@@ -4,6 +4,7 @@ import { ChangeLog, type UncertainSpan } from '../../src/history/change-log.ts';
 import { History } from '../../src/history/history.ts';
 import { RecordReader } from '../../src/history/record-reader.ts';
 import type { PrefixRecord, Uncertainty } from '../../src/history/types.ts';
+import type { AddressList } from '../../src/ipcache/address-list.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
 import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
@@ -147,6 +148,33 @@ describe('the memory of a history', () => {
       [0, 1, 0],
     ]);
     expect(() => history.lookupEntries(addresses, [START])).toThrow('lookupEntries: times and certain');
+  });
+
+  it('looks up addresses as numbers and in flow records like those as text', () => {
+    const { clock, cache, history } = recorded();
+    const texts = ['10.0.0.1', '10.0.0.2', '10.9.9.9'];
+    for (const [index, text] of texts.slice(0, 2).entries()) cache.upsert(text, podClaim(index));
+    clock.advance(1000);
+    cache.delete('10.0.0.1', { source: 'kvstore' });
+    cache.upsert('fd00::1', podClaim(3));
+    clock.advance(1000);
+    const at = (ms: number): readonly number[] => texts.map(() => START + ms);
+    const bytes = Uint8Array.from(texts.flatMap((text) => [0, 0, ...text.split('.').map(Number), 0, 0]));
+    const lists: readonly AddressList[] = [
+      Uint32Array.of(0x0a00_0001, 0x0a00_0002, 0x0a09_0909),
+      { bytes, family: 4, offset: 2, stride: 8 },
+    ];
+    for (const ms of [500, 1500])
+      for (const list of lists) {
+        const [expected, found] = [new Uint32Array(3), new Uint32Array(3)];
+        expect(history.lookupMany(list, at(ms), found)).toBe(history.lookupMany(texts, at(ms), expected));
+        expect(found).toEqual(expected);
+        expect(history.lookupEntries(list, at(ms))).toEqual(history.lookupEntries(texts, at(ms)));
+      }
+    const v6: AddressList = { bytes: Uint8Array.of(0xfd, ...new Array(14).fill(0), 1), family: 6 };
+    const keys = [500, 1500].map((ms) => history.lookupEntries(v6, at(ms))[0]?.key);
+    expect(keys).toEqual([undefined, 'fd00::1']);
+    expect(() => history.lookupMany(5 as never, [], new Uint32Array(1))).toThrow('lookupMany: addresses');
   });
 
   it('has a mark with the key of a document that is too large for it', async () => {

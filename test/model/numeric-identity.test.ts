@@ -53,10 +53,13 @@ describe.each<MaxConnectedClusters>([255, 511])('in a mesh of %d clusters', (max
     expect(clusterIdentityRange(max, max).max).toBe(LOCAL_IDENTITY_SCOPE - 1);
   });
 
-  it.each([-1, 1.5, Number.NaN, max + 1, '1' as never])('a cluster with the id %s has no identities', (id) => {
-    const rule = `clusterIdentityRange: clusterID must be an integer from 0 to ${max}, not ${id}`;
-    expect(() => clusterIdentityRange(id, max)).toThrow(new UsageError('invalid-argument', rule));
-  });
+  it.each([-1, 1.5, Number.NaN, max + 1, '1' as never])(
+    'a cluster with the id %s has no identities',
+    (id) => {
+      const rule = `clusterIdentityRange: clusterID must be an integer from 0 to ${max}, not ${id}`;
+      expect(() => clusterIdentityRange(id, max)).toThrow(new UsageError('invalid-argument', rule));
+    },
+  );
 
   it('contains the id of its cluster at both ends of the range, and of another beyond them', () => {
     fc.assert(
