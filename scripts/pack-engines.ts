@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
 /** Entries of the engines' package. They use no package except `immutable`; only `formats` uses modules of Node. */
-const ENTRIES = ['ipcache', 'servicecache', 'nodemanager', 'formats'] as const;
+const ENTRIES = ['ipcache', 'servicecache', 'nodemanager', 'shared', 'formats'] as const;
 
 /** Matches the specifier of an import, an export or an import type, also over several lines. */
 const SPECIFIER = /\b(?:from\s*|import\s*\(\s*|import\s+)['"]([^'"]+)['"]/g;

@@ -14,6 +14,7 @@ export type {
   SliceEndpoint,
   SlicePort,
 } from './model/cluster-endpoint-slice.ts';
+export { SERVICE_NAME_LABEL } from './model/cluster-endpoint-slice.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './model/cluster-service.ts';
 export type { PreferredSide } from './servicecache/affinity.ts';
 export type { AnnouncedService } from './servicecache/announcement.ts';

@@ -286,16 +286,18 @@ describe('the packed package, installed in another project', () => {
 });
 
 describe('the engines alone, installed in another project', () => {
-  it('are the three engines and the formats, and can be imported', () => {
+  it('are the three engines, the shared lookup and the formats, and can be imported', () => {
     expect(engines.entries).toEqual(
-      ['ipcache', 'servicecache', 'nodemanager', 'formats'].map((name) => `@datapath-cache/engines/${name}`),
+      ['ipcache', 'servicecache', 'nodemanager', 'shared', 'formats'].map(
+        (name) => `@datapath-cache/engines/${name}`,
+      ),
     );
     engines.write(
       'import.js',
       `for (const entry of ${JSON.stringify(engines.entries)}) console.log(Object.keys(await import(entry)).length > 0)`,
     );
     const run = spawnSync(process.execPath, ['import.js'], { cwd: engines.folder, encoding: 'utf8' });
-    expect(run).toMatchObject({ stderr: '', stdout: 'true\n'.repeat(4) });
+    expect(run).toMatchObject({ stderr: '', stdout: 'true\n'.repeat(5) });
   });
 
   // Libraries are not checked, because the declarations are those of the main package.
