@@ -2,13 +2,13 @@ import {
   checkArgument,
   checkArguments,
   FUNCTION,
-  NUMBER,
+  isObjectOrList,
+  matching,
   OBJECT,
   objectWith,
   optional,
   optionsWith,
   SIGNAL,
-  TEXT,
 } from '../../base/arguments.ts';
 import { backoffDelay } from '../../base/backoff.ts';
 import { DeliveryQueue } from '../../base/delivery-queue.ts';
@@ -20,7 +20,11 @@ import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { IdentityCache, type IdentityListener } from '../../model/identity-cache.ts';
 import { formatLabels, LABELS, type Labels } from '../../model/labels.ts';
-import type { NumericIdentity } from '../../model/numeric-identity.ts';
+import {
+  isNumericIdentity,
+  MINIMAL_ALLOCATED_IDENTITY,
+  type NumericIdentity,
+} from '../../model/numeric-identity.ts';
 import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
 import { IDENTITIES_PREFIX, parseKvstoreKey } from '../codec/keys.ts';
 import type { KvstoreLock } from '../session/backend.ts';
@@ -79,7 +83,10 @@ const BACKOFF = { baseMs: 50, capMs: 1000 };
  *
  * An allocation holds a lock on the labels. References to identities in use are counted. The keys of identities in use
  * are written again: a master key if it was deleted, and slave keys if they were lost with their lease. The identities
- * of the cluster are cached. Identities of other clusters can be added for lookups.
+ * of the cluster are cached.
+ *
+ * For clusters whose nodes write their own keys, as agents of Cilium do with `identity-allocation-mode=kvstore`. Must
+ * not be used with a `ClusterPublisher` of the same cluster, because the publisher deletes identities of other writers.
  */
 export class IdentityAllocator {
   /** The identities of this cluster, as in the kvstore. */
@@ -303,10 +310,24 @@ export class IdentityAllocator {
   }
 }
 
+function isAllocated(value: unknown): value is NumericIdentity {
+  return isNumericIdentity(value) && value >= MINIMAL_ALLOCATED_IDENTITY;
+}
+
 const OPTIONS = optionsWith({
   backend: OBJECT,
-  nodeSuffix: TEXT,
-  range: objectWith({ min: NUMBER, max: NUMBER }),
+  nodeSuffix: matching(
+    'must be a name without /',
+    (value) => typeof value === 'string' && /^[^/]+$/.test(value),
+  ),
+  range: matching(
+    'must be a result of clusterIdentityRange',
+    (value) =>
+      isObjectOrList(value) &&
+      isAllocated(value['min']) &&
+      isAllocated(value['max']) &&
+      value['min'] <= value['max'],
+  ),
   rejections: objectWith({ add: FUNCTION }),
 });
 

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { UsageError } from '../../../src/base/arguments.ts';
 import { RejectionLog } from '../../../src/base/rejection.ts';
 import { IdentityAllocator } from '../../../src/kvstore/allocator/identity-allocator.ts';
 import { MASTER_PREFIX } from '../../../src/kvstore/allocator/identity-keys.ts';
@@ -23,6 +24,30 @@ const WEB = labels('k8s:app=web;');
 const DB = labels('k8s:app=db;');
 const RANGE: IdentityRange = { min: 256, max: 265 };
 const numberOf = (id: number): NumericIdentity => id as NumericIdentity;
+
+it.each([
+  ['nodeSuffix', '10.0.0.1/24', 'must be a name without /, not "10.0.0.1/24"'],
+  ['nodeSuffix', '', 'must be a name without /, not ""'],
+  ['range', { min: 255, max: 300 }, 'must be a result of clusterIdentityRange, not {"min":255,"max":300}'],
+  ['range', { min: 300, max: 299 }, 'must be a result of clusterIdentityRange, not {"min":300,"max":299}'],
+  ['range', { min: 300 }, 'must be a result of clusterIdentityRange, not {"min":300}'],
+  ['range', undefined, 'must be a result of clusterIdentityRange, not undefined'],
+])(
+  'an allocator refuses the %s %j, with which it would write keys that agents reject',
+  (option, value, fault) => {
+    const backend = new FaultyMemoryBackend({ clock: new ManualClock() });
+    const options = {
+      backend,
+      nodeSuffix: 'n',
+      range: RANGE,
+      rejections: new RejectionLog(),
+      [option]: value,
+    };
+    expect(() => new IdentityAllocator(options)).toThrow(
+      new UsageError('invalid-argument', `new IdentityAllocator: options.${option} ${fault}`),
+    );
+  },
+);
 
 describe('an allocator of identities', () => {
   let clock: ManualClock;

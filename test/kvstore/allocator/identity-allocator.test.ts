@@ -504,7 +504,7 @@ describe('the identity allocator', () => {
   });
 
   it('reports that all numbers are used', async () => {
-    const small = new Node(server, clock, 'small', 3, { min: 100, max: 102 });
+    const small = new Node(server, clock, 'small', 3, { min: 1000, max: 1002 });
     for (const i of [1, 2, 3]) await small.allocator.allocate(labels(`k8s:n=${i};`));
     const none = small.allocator.allocate(labels('k8s:n=4;'));
     await expect(none).rejects.toMatchObject({ code: 'invalid-request' });
