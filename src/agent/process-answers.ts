@@ -101,11 +101,22 @@ export const askOperator: Question = async (ask, view) => {
       ...namespacesText(status),
       ...mcsText(status),
       ...table([DUTY_HEADER, ...status.duties.map(dutyRow)], view),
-      ...[...failed, ...status.rejected.recent].map(printable),
+      ...failed.map(printable),
+      ...rejectedLines(status),
     ],
     succeeded: status.blockers.length === 0,
   };
 };
+
+/** Returns the last rejected items below a heading; none if nothing was rejected. */
+function rejectedLines({ rejected: { total, recent, lastAt } }: OperatorDocument): readonly string[] {
+  if (total === 0) return [];
+  const last = lastAt === undefined ? '' : `, the last at ${timeCell(lastAt)}`;
+  return [
+    `${counted(total, 'item was', 'items were')} rejected${last}:`,
+    ...recent.map((message) => `  ${printable(message)}`),
+  ];
+}
 
 function mcsText({ mcs }: OperatorDocument): readonly string[] {
   if (mcs === undefined) return [];

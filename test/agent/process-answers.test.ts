@@ -133,7 +133,7 @@ describe('the status of an operator', () => {
       duties,
       steps: [STEP],
       blockers: ['a'],
-      rejected: { total: 1, recent: ['b'] },
+      rejected: { total: 1, recent: ['b'], lastAt: '2026-01-02T03:04:05.678Z' },
     };
     const { lines, succeeded, json } = await answerOf(askOperator, status, [FULL]);
     expect([succeeded, json]).toEqual([false, status]);
@@ -149,7 +149,8 @@ describe('the status of an operator', () => {
         "new   off      -     -        -                        0       0        0          -                        0",
         "gc: refused; at 2026-01-02 03:04:05.678",
         "new: no CRD",
-        "b",
+        "1 item was rejected, the last at 2026-01-02 03:04:05.678:",
+        "  b",
       ]
     `);
     expect((await answerOf(askOperator, STATUS)).succeeded).toBe(true);

@@ -157,8 +157,8 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
             rejected.lastAt !== undefined && <span class="soft">the last at {timeText(rejected.lastAt)}</span>
           }
         >
-          <ul>
-            {rejected.recent.map((message, at) => (
+          <ul class="lines">
+            {[...rejected.recent].reverse().map((message, at) => (
               <li key={`${at}${message}`}>{message}</li>
             ))}
           </ul>

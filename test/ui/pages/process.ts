@@ -86,6 +86,13 @@ describe('the page of an operator', () => {
       'Overview',
     ]);
     expect(await page.title()).toBe('Overview · operator · atlantic · dpcache');
+    // A long label was cut at the border of the panel.
+    await page.setViewportSize({ width: 390, height: 844 });
+    const widths = await rejected
+      .locator('li')
+      .evaluateAll((items) => items.map(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth));
+    expect(widths).toEqual([0, 0, 0]);
+    await page.setViewportSize({ width: 1_200, height: 800 });
     const nodes = await page.getByRole('row', { name: /^node sync/ }).innerText();
     expect(nodes.split(/\s*\t\s*/).slice(0, 4)).toEqual(['node sync', 'running', '3', '0']);
     await look(page, 'operator');
