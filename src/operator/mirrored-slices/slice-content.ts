@@ -7,7 +7,7 @@ import {
 } from '../../model/cluster-endpoint-slice.ts';
 import { isObject } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
-import { field, normalForm } from '../collect/field.ts';
+import { field, items, normalForm } from '../collect/field.ts';
 
 /** EndpointSlices of any controller. */
 export const ENDPOINT_SLICES: ResourceKind = {
@@ -101,8 +101,23 @@ export function mirroredName(service: string, cluster: string, slice: string): s
   return `${service}-${digest.slice(0, DIGEST_LENGTH)}`;
 }
 
+/** The metadata of a slice that other programs have written, such as the weight of its backends. Updates keep it. */
+export interface ForeignMetadata {
+  readonly annotations: Readonly<Record<string, unknown>>;
+  readonly finalizers: readonly unknown[];
+}
+
+/** Returns the metadata of a slice that updates keep, as in Cilium; undefined if it has none. */
+export function foreignMetadata(slice: Readonly<Record<string, unknown>>): ForeignMetadata | undefined {
+  const all = field(slice, 'metadata', 'annotations');
+  const annotations = Object.entries(isObject(all) ? all : {}).filter(([name]) => name !== LOCAL_SLICE);
+  const finalizers = items(slice, 'metadata', 'finalizers');
+  if (annotations.length === 0 && finalizers.length === 0) return undefined;
+  return { annotations: Object.fromEntries(annotations), finalizers };
+}
+
 /** Returns the object of a slice, for a write. */
-export function sliceBody(slice: WantedSlice): SliceBody {
+export function sliceBody(slice: WantedSlice, foreign?: ForeignMetadata): SliceBody {
   const { namespace, name, labels, annotations, owner, content } = slice;
   const fields: unknown = JSON.parse(content);
   return {
@@ -114,6 +129,10 @@ export function sliceBody(slice: WantedSlice): SliceBody {
       name,
       labels,
       ...(annotations && { annotations }),
+      ...(foreign && {
+        annotations: { ...foreign.annotations, ...annotations },
+        finalizers: foreign.finalizers,
+      }),
       ownerReferences: [{ apiVersion: 'v1', kind: 'Service', name: owner.name, uid: owner.uid }],
     },
   };

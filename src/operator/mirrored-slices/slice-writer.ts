@@ -9,7 +9,15 @@ import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { LatestObjects } from '../latest-objects.ts';
-import { digestOf, ENDPOINT_SLICES, FIELD_MANAGER, sliceBody, type WantedSlice } from './slice-content.ts';
+import {
+  digestOf,
+  ENDPOINT_SLICES,
+  FIELD_MANAGER,
+  type ForeignMetadata,
+  foreignMetadata,
+  sliceBody,
+  type WantedSlice,
+} from './slice-content.ts';
 
 /** The part of a slice of the server to keep in memory. */
 export interface KnownSlice extends KubernetesObject {
@@ -17,6 +25,7 @@ export interface KnownSlice extends KubernetesObject {
   readonly digest: string;
   /** True if this program has written the slice. */
   readonly isManaged: boolean;
+  readonly foreign?: ForeignMetadata | undefined;
 }
 
 /** Returns the part of a slice to keep in memory. */
@@ -26,7 +35,8 @@ export function knownSlice(slice: KubernetesObject): KnownSlice {
   const isManaged = items(slice, 'metadata', 'managedFields').some(
     (entry) => field(entry, 'manager') === FIELD_MANAGER,
   );
-  return { metadata, labels: field(slice, 'metadata', 'labels'), digest: digestOf(slice), isManaged };
+  const labels = field(slice, 'metadata', 'labels');
+  return { metadata, labels, digest: digestOf(slice), isManaged, foreign: foreignMetadata(slice) };
 }
 
 /** The slices to be written by a {@link SliceWriter}. */
@@ -202,13 +212,14 @@ export class SliceWriter implements Duty {
       const place = { kind: ENDPOINT_SLICES, namespace, name };
       return { write: { verb: 'delete', place, uid, resourceVersion }, reason, written: undefined };
     }
-    const body = sliceBody(wanted);
+    const foreign = known?.foreign;
+    const body = sliceBody(wanted, foreign);
     const digest = digestOf(body);
     if (known?.digest === digest) return undefined;
     const { reason, namespace, name } = wanted;
     const { uid = '', resourceVersion = '' } = known?.metadata ?? {};
     const metadata = { ...body.metadata, uid, resourceVersion };
-    const written = { metadata, labels: wanted.labels, digest, isManaged: true };
+    const written = { metadata, labels: wanted.labels, digest, isManaged: true, foreign };
     const write: ObjectWrite =
       known === undefined
         ? { verb: 'create', kind: ENDPOINT_SLICES, namespace, object: body }

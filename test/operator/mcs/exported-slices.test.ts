@@ -154,6 +154,23 @@ describe('the slices of an exported service', () => {
     });
   });
 
+  it('keep the weight of a copy (regression: the next change of an endpoint ended its maintenance)', async () => {
+    const mesh = await newMesh();
+    const a = mesh.cluster('a');
+    await a.export('cart');
+    await a.putSlice('cart-x1', 'cart', ['10.1.0.1']);
+    await mesh.pass(5000);
+    const weight = { 'service.cilium.io/weight': '0' };
+    await a.userOf(SLICES).patch(`${CART}-x1`, { metadata: { annotations: weight } });
+    await a.userOf(SLICES).patch('cart-x1', { endpoints: [{ addresses: ['10.1.0.2'] }] });
+    await mesh.pass(5000);
+    expect(await copies(a)).toEqual({ [`${CART}-x1`]: '10.1.0.2' });
+    expect((await a.find(SLICES, `${CART}-x1`))?.metadata['annotations']).toEqual({
+      'service.cilium.io/local-endpointslice': 'cart-x1',
+      ...weight,
+    });
+  });
+
   it('are copied again for a derived Service that was created again', async () => {
     const mesh = await newMesh();
     const a = mesh.cluster('a');

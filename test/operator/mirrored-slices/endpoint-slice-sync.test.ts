@@ -287,6 +287,30 @@ describe('slices of remote backends', () => {
     expect(await world.addresses()).toEqual({ [name]: '10.2.0.1' });
   });
 
+  it('keeps annotations and finalizers of other clients when it updates a slice (regression: removed by each update)', async () => {
+    const { clusters } = await newWorld('baltic');
+    const name = mirroredName('db', 'baltic', 'db-1');
+    await world.putService('db');
+    clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', 'db-1', ['10.2.0.1']));
+    await world.pass(2000);
+    const others = { annotations: { note: 'x' }, finalizers: ['example.com/wait'] };
+    const local = 'service.cilium.io/local-endpointslice'; // is written only for copies of local slices
+    await world.slicesUser.patch(name, {
+      metadata: { ...others, annotations: { ...others.annotations, [local]: 'y' } },
+    });
+    for (const address of ['10.2.0.2', '10.2.0.3']) {
+      clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', 'db-1', [address]));
+      await world.pass(2000);
+      expect(await world.addresses()).toEqual({ [name]: address });
+      const [slice] = await world.slices();
+      expect(slice?.metadata.finalizers).toEqual(others.finalizers);
+      expect(slice?.metadata.annotations).toEqual(others.annotations);
+    }
+    const written = await world.slices();
+    await world.pass(20_000);
+    expect(await world.slices()).toEqual(written);
+  });
+
   it('restores a label without value that another client has removed (regression: it stayed removed)', async () => {
     const { clusters } = await newWorld('baltic');
     const headless = 'service.kubernetes.io/headless';

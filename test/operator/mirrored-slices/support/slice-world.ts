@@ -49,7 +49,10 @@ export interface ServedSlice {
     readonly name: string;
     readonly namespace: string;
     readonly uid: string;
+    readonly resourceVersion: string;
     readonly labels?: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+    readonly finalizers?: readonly string[];
     readonly ownerReferences?: readonly unknown[];
   };
   readonly endpoints: readonly unknown[];
