@@ -444,7 +444,15 @@ describe('an invalid command line ends with status 2 and the usage', () => {
     },
   );
 
-  it.each(['bundle', 'config show', 'datapath', 'whatif', 'agent'])(
+  it.each(['status', 'ipcache get', 'service list'])(
+    'the help of %s states which options replace the agent (regression: nowhere)',
+    async (words) => {
+      const { stdout } = await dpcache(...words.split(' '), '--help');
+      expect(stdout).toContain('The running agent answers. If an option names a source');
+    },
+  );
+
+  it.each(['bundle', 'config show', 'datapath', 'whatif', 'agent', 'status'])(
     'the help of %s has one list of exit statuses, and texts of at most 80 columns (regression: 135 columns)',
     async (words) => {
       const { stdout } = await dpcache(...words.split(' '), '--help');

@@ -3,6 +3,7 @@ import type { ListFormat } from '../../client/list.ts';
 import { addConfiguration } from '../configuration.ts';
 import type { CommandIO } from '../io.ts';
 import { addLogOptions, addMeshOptions, type MeshFlags, namesSource } from '../mesh-options.ts';
+import { addHelp } from '../option-table.ts';
 import { addSocketOption, type SocketFlags } from '../serve-options.ts';
 
 /** Flags of a question to an agent. */
@@ -21,10 +22,14 @@ export interface QuestionFlags extends MeshFlags, SocketFlags {
 /** Options for running agents only. */
 const NEEDS_RUNNING: ReadonlySet<string | undefined> = new Set(['--at', '--watch']);
 
+const SOURCES_HELP =
+  'The running agent answers. If an option names a source, such as --load, --kvstore etcd or --kubeconfig, the command reads that source itself, without an agent. The other options below Sources, Kubernetes and Network require one of these.';
+
 /** Adds the options that select the agent: a running one, or one run with the given sources for the answer. */
 export function addAskOptions(command: Command, io: CommandIO): Command {
   const ownOptionCount = command.options.length;
   addMeshOptions(command);
+  addHelp(command, 'after', SOURCES_HELP);
   const logOptions = new Set(addLogOptions(new Command()).options.map((option) => option.attributeName()));
   /** The options that only an agent with sources uses. The log options have an effect on every command. */
   const meshOptions = command.options
