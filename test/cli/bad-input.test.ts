@@ -326,7 +326,7 @@ describe('the log', () => {
       'silent',
     );
     expect(stderr).toBe('');
-    expect(stdout).toContain('1 item was rejected: 1 malformed-line.');
+    expect(stdout).toMatch(/^1 item was rejected: 1 malformed-line; the last at \d\d:\d\d:\d\d\.\d{3}\.$/m);
   });
 });
 
