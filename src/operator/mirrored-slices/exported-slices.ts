@@ -72,7 +72,8 @@ interface ExportedService {
  */
 export function copiedName(derived: string, service: string, slice: string): string {
   const suffix = slice.startsWith(service) ? slice.slice(service.length) : slice;
-  const name = `${derived}-${suffix.replace(/^[-.]+/, '')}`.replace(/-+$/, '');
+  // The lookbehind makes the cost linear in the number of hyphens before other characters.
+  const name = `${derived}-${suffix.replace(/^[-.]+/, '')}`.replace(/(?<!-)-+$/, '');
   if (name.length <= MAX_NAME_LENGTH) return name;
   const hash = createHash('sha256').update(name).digest('hex').slice(0, 10);
   const letters = hash.replace(/[013ae]/g, (digit) => HASH_LETTERS[digit] ?? digit);

@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { derivedName } from '../../../src/operator/mcs/names.ts';
 import { copiedName, ExportedSlices } from '../../../src/operator/mirrored-slices/exported-slices.ts';
+import { leastCpuTime } from '../../base/support/cpu-time.ts';
 import { type Fields, type McsCluster, McsMesh, SERVICES, SLICES } from './support/mcs-world.ts';
 
 const CART = derivedName('shop', 'cart');
@@ -311,4 +312,11 @@ describe('endpointslice-mirror-cleanup.txtar', () => {
     await mesh.pass(5000);
     expect(await copies(a)).toEqual({ [`${CART}-x1`]: '10.1.0.1' });
   });
+});
+
+it('the name of a copy takes linear time for hyphens within a name (regression: minutes for a million)', async () => {
+  const name = (hyphens: number): string => copiedName('derived', 'full', `full${'-'.repeat(hyphens)}a`);
+  expect(name(5)).toBe('derived-a');
+  const slice = `x${'-'.repeat(30_000)}a`;
+  expect(await leastCpuTime(() => copiedName('derived', 'full', slice), 200)).toBeLessThan(200);
 });
