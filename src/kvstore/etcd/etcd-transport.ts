@@ -127,9 +127,12 @@ export class EtcdTransport implements Transport {
   async grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
     const request = encodeLeaseGrant(ttlSeconds);
     return this.#call(async (endpoint, startedAt) => {
-      const { lease } = decodeLease(await endpoint.raw('Lease', 'LeaseGrant', request, options, startedAt));
-      if (lease !== NO_LEASE) return lease;
-      throw new Error('a lease without an id');
+      const answer = await endpoint.raw('Lease', 'LeaseGrant', request, options, startedAt);
+      const { lease, ttlSeconds: granted } = decodeLease(answer);
+      if (lease === NO_LEASE) throw new Error('a lease without an id');
+      // It would expire before its first keepalive. etcd grants at least the requested time.
+      if (granted < ttlSeconds) throw new Error(`a lease of ${granted} s instead of ${ttlSeconds} s`);
+      return lease;
     });
   }
 

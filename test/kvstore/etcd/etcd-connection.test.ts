@@ -245,6 +245,19 @@ it.each(['an empty answer', 'only a TTL'])(
   },
 );
 
+it('a lease shorter than requested is a failure (regression: it expired minutes before its first keepalive)', async () => {
+  let granted = 59;
+  const server = new FakeServer({ grant: () => message(numberField(2, 7), numberField(3, granted)) });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  onTestFinished(() => server.stop());
+  onTestFinished(() => transport.close());
+  await expect(transport.grantLease(60)).rejects.toMatchObject({
+    code: 'internal',
+    message: expect.stringMatching(/: a lease of 59 s instead of 60 s$/),
+  });
+  for (granted of [60, 61]) expect(await transport.grantLease(60)).toBe('7');
+});
+
 it('a server that finds the pings too many receives half as many (regression: it closed each connection, and so did the client)', async () => {
   const pings: number[][] = [];
   const server = createHttp2Server();
