@@ -1,7 +1,7 @@
 import { cutText } from '../../base/show-value.ts';
 import { isObject, parseJson } from '../../net/fields.ts';
 import type { ResourceKind } from '../resource.ts';
-import { ApiError } from '../rest/api-error.ts';
+import { ApiError, withoutSecret } from '../rest/api-error.ts';
 import { resourcePath } from '../rest/resource-path.ts';
 import type { LastPut } from './known-objects.ts';
 import type { ListSource } from './reflector-machine.ts';
@@ -72,25 +72,29 @@ export function lastPutPath(kind: ResourceKind, { name, namespace }: LastPut): s
   return pathOf(kind, { fieldSelector }, namespace);
 }
 
-/** Returns a list as an object. Throws an {@link ApiError} if the text is not an object. */
-export function parseList(text: string): Readonly<Record<string, unknown>> {
+/**
+ * Returns a list as an object. Throws an {@link ApiError} if the text is not an object. `secret` is the credential of
+ * the request.
+ */
+export function parseList(text: string, secret?: string): Readonly<Record<string, unknown>> {
   const list = parseJson(text);
   if (isObject(list)) return list;
-  throw new ApiError('garbled', `the response is not a list: ${text.slice(0, 100)}`);
+  throw new ApiError('garbled', `the response is not a list: ${withoutSecret(text, secret).slice(0, 100)}`);
 }
 
 /**
  * Returns the version and the continue token of a list without its items. A token equal to `requestedToken`, that of
- * the request, is an error, because the list would never end.
+ * the request, is an error, because the list would never end. `secret` is the credential of the request.
  */
 export function readListShell(
   text: string,
   requestedToken?: string,
+  secret?: string,
 ): {
   readonly version: string;
   readonly token: string | undefined;
 } {
-  const { metadata, items } = parseList(text);
+  const { metadata, items } = parseList(text, secret);
   const fields = isObject(metadata) ? metadata : {};
   const { resourceVersion: version, continue: token } = fields;
   // Version 0 is rejected, because a watch from version 0 sends all objects in any order and cannot be resumed.

@@ -344,7 +344,7 @@ export class Reflector implements FollowedResource {
     for await (const bytes of this.#listBytes(exchange, { path })) {
       let version: string | undefined;
       const onValues = (values: readonly unknown[]): void => {
-        version ??= this.#applyInitial(values);
+        version ??= this.#applyInitial(values, exchange.secret);
       };
       await readTexts(scanner.feed(bytes), gate, onValues, this.#ended.signal);
       if (version !== undefined) {
@@ -359,11 +359,11 @@ export class Reflector implements FollowedResource {
    * Applies objects of a streaming list. Returns the version if the list is complete. If a line is an error, the events
    * before it are delivered first, because later lists do not repeat them.
    */
-  #applyInitial(values: readonly unknown[]): string | undefined {
+  #applyInitial(values: readonly unknown[], secret: string | undefined): string | undefined {
     const events: ResourceEvent[] = [];
     try {
       for (const value of values) {
-        const line = readWatchLine(value);
+        const line = readWatchLine(value, secret);
         // The first bookmark of a streaming list is that after its last object.
         if (line.type === 'bookmark' && !line.isListed)
           throw new ApiError('invalid', 'the server treats the request of a streaming list as a watch');
@@ -391,7 +391,7 @@ export class Reflector implements FollowedResource {
     for await (const bytes of this.#listBytes(exchange, { path, gzip: true }))
       await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#applyItems(items), signal);
     this.#rejected += scanner.tooLarge;
-    return readListShell(scanner.shell, token);
+    return readListShell(scanner.shell, token, exchange.secret);
   }
 
   #applyItems(items: readonly unknown[]): void {
@@ -424,7 +424,7 @@ export class Reflector implements FollowedResource {
       exchange.allowSilence(undefined);
       const lines = scanner.feed(bytes);
       hasReceivedData ||= lines.length > 0 || scanner.isCut;
-      await readTexts(lines, gate, (values) => this.#applyLines(values), this.#ended.signal);
+      await readTexts(lines, gate, (values) => this.#applyLines(values, answer.secret), this.#ended.signal);
       if (!this.#state.progressed && this.#known.version !== version) this.#step({ type: 'progressed' });
       if (scanner.tooLarge > 0) throw new ApiError('garbled', 'a watch event is too large');
       if (hasReceivedData) exchange.allowSilence(WATCH_SILENCE_MS);
@@ -435,17 +435,17 @@ export class Reflector implements FollowedResource {
   }
 
   /** Applies lines of a watch. If a line is an error, the events before it are delivered first. */
-  #applyLines(values: readonly unknown[]): void {
+  #applyLines(values: readonly unknown[], secret: string | undefined): void {
     const events: ResourceEvent[] = [];
     try {
-      for (const value of values) events.push(...this.#applyLine(value));
+      for (const value of values) events.push(...this.#applyLine(value, secret));
     } finally {
       this.#deliver(events);
     }
   }
 
-  #applyLine(value: unknown): readonly ResourceEvent[] {
-    const line = readWatchLine(value);
+  #applyLine(value: unknown, secret: string | undefined): readonly ResourceEvent[] {
+    const line = readWatchLine(value, secret);
     switch (line.type) {
       case 'put':
         return this.#known.put(line.object);
@@ -476,7 +476,7 @@ export class Reflector implements FollowedResource {
     using exchange = this.#newExchange();
     exchange.allowTime(LIST_SILENCE_MS);
     const path = lastPutPath(this.#kind, lastPut);
-    const list = parseList(await exchange.text({ path }, MAX_OBJECT_BYTES));
+    const list = parseList(await exchange.text({ path }, MAX_OBJECT_BYTES), exchange.secret);
     const items: readonly unknown[] = Array.isArray(list['items']) ? list['items'] : [];
     const same = items.some(
       (item) =>

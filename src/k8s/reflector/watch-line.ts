@@ -70,14 +70,14 @@ function notAnEvent(): ApiError {
 
 /**
  * Returns a decoded line. Throws an ApiError for an `ERROR` event, and for a Status object in place of an event, which
- * a starting server sends.
+ * a starting server sends. `secret` is the credential of the request.
  */
-export function readWatchLine(line: unknown): WatchLine {
+export function readWatchLine(line: unknown, secret?: string): WatchLine {
   if (!isObject(line)) throw notAnEvent();
   const { type, object } = line;
-  if (type === 'ERROR') throw errorOfStatus(object, 500);
+  if (type === 'ERROR') throw errorOfStatus(object, 500, 0, secret);
   const isStatus = line['code'] !== undefined || line['message'] !== undefined;
-  if (type === undefined) throw isStatus ? errorOfStatus(line, 500) : notAnEvent();
+  if (type === undefined) throw isStatus ? errorOfStatus(line, 500, 0, secret) : notAnEvent();
   if (type === 'BOOKMARK') return readBookmark(object);
   const change = TYPES.get(type);
   return change === undefined || !isKubernetesObject(object) ? INVALID : { type: change, object };

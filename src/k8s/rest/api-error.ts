@@ -94,14 +94,25 @@ function codeOf(status: number, causes: readonly unknown[], message: string): Ap
   return BY_STATUS.get(status) ?? (status >= 500 ? 'internal' : 'rejected');
 }
 
-/** Returns the error of a Status object; fields may be missing. `httpStatus` replaces a missing code. */
-export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0): ApiError {
+/** Returns a text of a server without the credential of its request, because a server may repeat it. */
+export function withoutSecret(text: string, secret: string | undefined): string {
+  return secret ? text.replaceAll(secret, '[removed]') : text;
+}
+
+/**
+ * Returns the error of a Status object; fields may be missing. `httpStatus` replaces a missing code. `secret` is the
+ * credential of the request.
+ */
+export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0, secret?: string): ApiError {
   const fields = isObject(status) ? status : {};
   const details = isObject(fields['details']) ? fields['details'] : {};
   const causes: readonly unknown[] = Array.isArray(details['causes']) ? details['causes'] : [];
   const message = typeof fields['message'] === 'string' ? fields['message'] : '';
   const code = typeof fields['code'] === 'number' ? fields['code'] : httpStatus;
-  const shown = cutText(message === '' ? `status ${code}` : message, MAX_MESSAGE_LENGTH);
+  const shown = cutText(
+    message === '' ? `status ${code}` : withoutSecret(message, secret),
+    MAX_MESSAGE_LENGTH,
+  );
   return new ApiError(codeOf(code, causes, message), shown, {
     retryAfterMs: Math.max(retryAfterMs, retryAfter(details['retryAfterSeconds'])),
     hasCauses: causes.length > 0,
@@ -109,10 +120,15 @@ export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0)
 }
 
 /** Returns the error of a failed response, whose body is a Status, plain text or HTML. */
-export function errorOfAnswer(httpStatus: number, text: string, retryAfterMs: number): ApiError {
+export function errorOfAnswer(
+  httpStatus: number,
+  text: string,
+  retryAfterMs: number,
+  secret?: string,
+): ApiError {
   const status = parseJson(text);
   const fields = isObject(status) ? status : { message: `status ${httpStatus}: ${text.trim()}` };
-  return errorOfStatus(fields, httpStatus, retryAfterMs);
+  return errorOfStatus(fields, httpStatus, retryAfterMs, secret);
 }
 
 /** Converts a thrown value to an ApiError. Unexpected values become `broken`. */

@@ -1,6 +1,6 @@
 import { isObject, parseJson } from '../../net/fields.ts';
 import type { ResourceKind } from '../resource.ts';
-import { ApiError } from './api-error.ts';
+import { ApiError, withoutSecret } from './api-error.ts';
 import { Exchange, type ExchangeOptions } from './exchange.ts';
 import { groupPath } from './resource-path.ts';
 
@@ -12,18 +12,21 @@ async function servedPlurals(kind: ResourceKind, options: ExchangeOptions): Prom
   using exchange = new Exchange(options);
   exchange.allowTime(DISCOVERY_MS);
   try {
-    return new Set(namesIn(await exchange.text({ path: groupPath(kind) })));
+    return new Set(namesIn(await exchange.text({ path: groupPath(kind) }), exchange.secret));
   } catch (error) {
     if (error instanceof ApiError && error.code === 'missing') return new Set();
     throw error;
   }
 }
 
-function namesIn(text: string): readonly unknown[] {
+function namesIn(text: string, secret: string | undefined): readonly unknown[] {
   const document = parseJson(text);
   const resources = isObject(document) ? document['resources'] : undefined;
   if (!Array.isArray(resources))
-    throw new ApiError('garbled', `the response is not a list of resources: ${text.slice(0, 100)}`);
+    throw new ApiError(
+      'garbled',
+      `the response is not a list of resources: ${withoutSecret(text, secret).slice(0, 100)}`,
+    );
   return resources.map((resource: unknown) => (isObject(resource) ? resource['name'] : undefined));
 }
 

@@ -22,6 +22,7 @@ export class Exchange implements Disposable {
   readonly #leaveSignal: () => void;
   #silenceTimer: Timer | undefined;
   #deadlineTimer: Timer | undefined;
+  #secret: string | undefined;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
@@ -30,6 +31,11 @@ export class Exchange implements Disposable {
 
   #abort(): void {
     this.#end.abort(new ApiError('broken', 'the request was aborted'));
+  }
+
+  /** The credential of the answered request. A server may repeat it, so it is removed from errors. */
+  get secret(): string | undefined {
+    return this.#secret;
   }
 
   /** Sets the maximum time from now without data; call it again when data arrives. `undefined`: no limit. */
@@ -49,10 +55,11 @@ export class Exchange implements Disposable {
     const { signal } = this.#end;
     const { transport } = this.#options;
     const answer = await interruptible(() => transport.send({ ...request, signal }), signal);
+    this.#secret = answer.secret;
     if (answer.status >= 200 && answer.status < 300) return answer;
     const text = await interruptible(() => textOf(answer.body), signal);
     const { status, secret, retryAfterMs } = answer;
-    throw errorOfAnswer(status, secret ? text.replaceAll(secret, '[removed]') : text, retryAfterMs);
+    throw errorOfAnswer(status, text, retryAfterMs, secret);
   }
 
   /** Sends the request and resolves to the text of the response, at most `maxLength` characters. */

@@ -74,8 +74,8 @@ export class ApiObjectReader implements ObjectReader {
     let token: string | undefined;
     for (let repeated = 0; ; ) {
       const path = listPath(kind, 'pages', '', token, pageSize);
-      const read = (body: AsyncIterable<Uint8Array>): Promise<ObjectPage> =>
-        readObjectPage(kind, token, body);
+      const read = (body: AsyncIterable<Uint8Array>, secret?: string): Promise<ObjectPage> =>
+        readObjectPage(kind, token, body, secret);
       const page = await this.#read('list', kind, path, read, signal);
       yield page.objects;
       if (page.token === undefined) return;
@@ -90,13 +90,14 @@ export class ApiObjectReader implements ObjectReader {
     verb: string,
     kind: ResourceKind,
     path: string,
-    read: (body: AsyncIterable<Uint8Array>) => Promise<T>,
+    read: (body: AsyncIterable<Uint8Array>, secret?: string) => Promise<T>,
     signal: AbortSignal,
   ): Promise<T> {
     using exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
     exchange.allowTime(this.#timeoutMs);
     try {
-      return await read(exchange.read(await exchange.open({ path, gzip: verb === 'list' })));
+      const answer = await exchange.open({ path, gzip: verb === 'list' });
+      return await read(exchange.read(answer), answer.secret);
     } catch (thrown) {
       const error = asApiError(thrown);
       if (error.code !== 'forbidden') throw error;
@@ -114,6 +115,7 @@ async function readObjectPage(
   kind: ResourceKind,
   token: string | undefined,
   body: AsyncIterable<Uint8Array>,
+  secret: string | undefined,
 ): Promise<ObjectPage> {
   const scanner = new ListScanner(MAX_OBJECT_BYTES);
   const objects: KubernetesObject[] = [];
@@ -127,5 +129,5 @@ async function readObjectPage(
   }
   if (scanner.tooLarge > 0)
     throw new ApiError('garbled', `an object of the list of ${resourceName(kind)} ${TOO_LARGE}`);
-  return { objects, token: readListShell(scanner.shell, token).token };
+  return { objects, token: readListShell(scanner.shell, token, secret).token };
 }
