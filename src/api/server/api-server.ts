@@ -193,6 +193,8 @@ export class ApiServer {
       return app.fetch(request, { ...connection, isUnixSocket });
     });
     server.on('request', answer);
+    // By default, Node.js ignores the headers after the first 1,000 to 2,000, such as an Origin. Their size is limited.
+    server.maxHeadersCount = 0;
     server.setTimeout(unreadMs, closeUnread);
     answerMalformed(server);
     server.on('tlsClientError', () => onRefused('handshake'));

@@ -643,6 +643,13 @@ describe('TCP', () => {
     expect(JSON.parse(body)).toMatchObject({ status });
   });
 
+  it('checks an Origin after 2,000 other headers (regression: Node.js ignored it)', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const others = 'a:\r\n'.repeat(2_010);
+    const lines = `GET /healthz HTTP/1.1\r\nHost: localhost\r\n${others}Origin: http://evil.example\r\n`;
+    expect(await sendRaw(server, `${lines}Connection: close\r\n\r\n`)).toMatch(/^HTTP\/1\.1 403 /);
+  });
+
   it.each([
     ['ERR_HTTP_REQUEST_TIMEOUT', 408, 'The request was not received in time.'],
     ['HPE_HEADER_OVERFLOW', 431, 'The URL and the headers have more than 16384 bytes.'],
