@@ -1,5 +1,6 @@
 import { Buffer } from 'node:buffer';
-import { type ExecFileException, execFile } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import type { Readable } from 'node:stream';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { cutText } from '../../base/show-value.ts';
@@ -102,34 +103,61 @@ async function execInfo({ apiVersion, cluster, ca }: ExecPlugin): Promise<string
 /** Runs the plugin, and resolves to its output. */
 function runPlugin(plugin: ExecPlugin, info: string, clock: Pick<Clock, 'after'>): Promise<string> {
   const { command, args, env, installHint = '', folder } = plugin;
-  const options = {
-    cwd: folder,
-    env: { ...process.env, ...env, KUBERNETES_EXEC_INFO: info },
-    maxBuffer: MAX_OUTPUT_BYTES,
-    killSignal: 'SIGKILL', // the plugin may ignore SIGTERM
-  } as const;
   return new Promise((resolve, reject) => {
-    const child = execFile(command, [...args], options, (error, stdout, stderr) => {
-      timeout.cancel();
-      if (error === null) resolve(stdout);
-      else reject(pluginError(plugin, `${endOf(error, stderr.trim())} ${installHint}`));
+    const child = spawn(command, args, {
+      cwd: folder,
+      env: { ...process.env, ...env, KUBERNETES_EXEC_INFO: info },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true, // leads a process group
     });
-    child.stdin?.end();
-    // The child processes of the plugin may keep its output open.
-    const timeout = clock.after(TIMEOUT_MS, () => {
-      reject(pluginError(plugin, `still running after ${TIMEOUT_MS / 1000} s ${installHint}`));
-      child.kill('SIGKILL');
-      child.stdout?.destroy();
-      child.stderr?.destroy();
+    const fail = (why: string): void => {
+      timeout.cancel();
+      reject(pluginError(plugin, `${why} ${installHint}`));
+    };
+    const stop = (why: string): void => {
+      fail(why);
+      killGroup(child.pid);
+      // A process that has left the group may keep the output open.
+      child.stdout.destroy();
+      child.stderr.destroy();
+    };
+    const timeout = clock.after(TIMEOUT_MS, () => stop(`still running after ${TIMEOUT_MS / 1000} s`));
+    child.once('error', (error) => fail(messageOf(error)));
+    if (child.pid === undefined) return; // not started; it may have no streams
+    const stdout = collect(child.stdout, () => stop('more than 1 MiB in its standard output'));
+    const stderr = collect(child.stderr, () => stop('more than 1 MiB in its standard error'));
+    child.once('close', (code, signal) => {
+      timeout.cancel();
+      if (code === 0) resolve(stdout());
+      else fail(endOf(code, signal, stderr().trim()));
     });
   });
 }
 
-/** Returns how a plugin ended. The message of Node.js for an exit status or a signal would contain the arguments. */
-function endOf(error: ExecFileException, stderr: string): string {
-  const { code, signal } = error;
-  if (typeof code === 'string') return messageOf(error);
-  const end = typeof code === 'number' ? `exit status ${code}` : `ended by ${signal}`;
+/** Collects the output of a stream. Returns a function that returns it as text. */
+function collect(stream: Readable, onTooLarge: () => void): () => string {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  stream.on('data', (bytes: Buffer) => {
+    chunks.push(bytes);
+    length += bytes.length;
+    if (length > MAX_OUTPUT_BYTES) onTooLarge();
+  });
+  return () => Buffer.concat(chunks).toString();
+}
+
+/** Kills the plugin and the processes that it has started. It may ignore SIGTERM. */
+function killGroup(pid: number | undefined): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, 'SIGKILL');
+  } catch {
+    // The group has ended.
+  }
+}
+
+/** Returns how a plugin ended. */
+function endOf(code: number | null, signal: string | null, stderr: string): string {
+  const end = code === null ? `ended by ${signal}` : `exit status ${code}`;
   return stderr === '' ? end : `${end}: ${stderr}`;
 }
 
@@ -144,10 +172,7 @@ function readCredential(plugin: ExecPlugin, output: string): Credential {
   const { kind, apiVersion, status } = isObject(document) ? document : {};
   if (kind !== 'ExecCredential') throw pluginError(plugin, 'its output is not an ExecCredential');
   if (apiVersion !== plugin.apiVersion)
-    throw pluginError(
-      plugin,
-      `its apiVersion is ${String(apiVersion)}, but the kubeconfig requires ${plugin.apiVersion}`,
-    );
+    throw pluginError(plugin, `its output has another apiVersion than the kubeconfig, ${plugin.apiVersion}`);
   const { token, clientCertificateData, clientKeyData, expirationTimestamp } = isObject(status) ? status : {};
   const certificate =
     typeof clientCertificateData === 'string' && typeof clientKeyData === 'string'

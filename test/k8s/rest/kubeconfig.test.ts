@@ -349,12 +349,12 @@ describe('credentials', () => {
     ['fails', 'echo no access >&2; exit 3', /the plugin .*plugin failed: exit status 3: no access$/],
     ['is killed', 'kill -9 $$', /the plugin .*plugin failed: ended by SIGKILL$/],
     ['says nothing', 'true', /is not JSON/],
-    ['prints more than 1 MiB', 'head -c 1048577 /dev/zero', /stdout maxBuffer length exceeded/],
+    ['prints more than 1 MiB', 'head -c 1048577 /dev/zero', /more than 1 MiB in its standard output/],
     ['says something else', 'echo {}', /not an ExecCredential/],
     [
       'answers in another version',
       'echo \'{"kind":"ExecCredential","apiVersion":"x/v9"}\'',
-      /apiVersion is x\/v9/,
+      /failed: its output has another apiVersion than the kubeconfig, client\.authentication\.k8s\.io\/v1$/,
     ],
     ['gives nothing', says({}), /no token and no certificate/],
     ['gives a time that is none', says({ token: 't', expirationTimestamp: 'soon' }), /not an RFC 3339 time/],
@@ -382,7 +382,7 @@ describe('credentials', () => {
     const clock = new ManualClock();
     plugin('trap "" TERM PIPE; while :; do echo "$0"; done');
     await expect(parse({ user: { exec: EXEC } }, clock).credentials.authorization()).rejects.toThrow(
-      /the plugin .*plugin failed: stdout maxBuffer length exceeded/,
+      /the plugin .*plugin failed: more than 1 MiB in its standard output/,
     );
     expect(clock.pending).toBe(0);
   });
@@ -406,6 +406,24 @@ describe('credentials', () => {
     });
     plugin(says({ token: 'later' }));
     expect(await credentials.authorization()).toBe('Bearer later');
+  });
+
+  it('of a plugin that does not end fail with all processes that it has started (regression: one stayed for each minute)', async () => {
+    const clock = new ManualClock();
+    plugin('sleep 600 & echo $! >pid; wait');
+    const given = parse({ user: { exec: EXEC } }, clock).credentials.authorization();
+    const pid = (): number =>
+      Number(existsSync(join(folder, 'pid')) && readFileSync(join(folder, 'pid'), 'utf8'));
+    await until('the plugin runs', () => pid() > 0);
+    clock.advance(60_000);
+    await expect(given).rejects.toThrow(/still running after 60 s/);
+    await until('its process is gone', () => {
+      try {
+        return readFileSync(`/proc/${pid()}/stat`, 'utf8').includes(') Z '); // not reaped yet
+      } catch {
+        return true;
+      }
+    });
   });
 
   it('of a plugin stay if an earlier credential is refused late (regression: each of many requests ran the plugin)', async () => {
