@@ -77,7 +77,7 @@ const STEPS: readonly Step[] = [
   {
     title: 'services change their annotations',
     run: (_, { services }, baltic) => {
-      services['shop/web'] = { app: 'web', ip: '10', isGlobal: true, affinity: 'remote' };
+      services['shop/web'] = { app: 'web', ip: '10', isGlobal: true, affinity: 'remote', nodePort: 30_080 };
       services['shop/cart'] = { app: 'cart', ip: '11', isGlobal: false };
       baltic.services['shop/cart'] = { app: 'cart', ip: '11', isGlobal: true, isShared: false };
     },

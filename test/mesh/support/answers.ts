@@ -9,7 +9,8 @@ import { protocolName } from '../../../src/net/port.ts';
 import { prefixOfKey } from '../../../src/net/prefix.ts';
 import type { Node } from '../../../src/nodemanager/node.ts';
 import type { Backend } from '../../../src/servicecache/backend.ts';
-import { type Answers, prefixText } from './model.ts';
+import type { Service } from '../../../src/servicecache/service.ts';
+import { type Answers, frontendText, prefixText } from './model.ts';
 
 function labelText(agent: Agent, identity: number): string {
   return (agent.labelsOf(identity) ?? [])
@@ -51,9 +52,14 @@ function backendText({ address, ports, state, cluster }: Backend): string {
     .join(' ');
 }
 
+function serviceText({ id, clusterIPs, ports }: Service): string {
+  const [[name, { port, nodePort }] = ['', { port: 0, nodePort: 0 }]] = ports;
+  return frontendText(id.name, [...clusterIPs], `${name}=${port}`, nodePort);
+}
+
 /** Returns the answers of an agent, read from its engines. */
 export function answersOf(agent: Agent): Answers {
-  const { entries, nodes, services } = agent.contents();
+  const { entries, nodes } = agent.contents();
   const identities = [...agent.identities()].filter(({ identity }) => identityScope(identity) === 0);
   return {
     prefixes: Object.fromEntries(
@@ -62,9 +68,9 @@ export function answersOf(agent: Agent): Answers {
     identities: Object.fromEntries(identities.map(({ identity }) => [identity, labelText(agent, identity)])),
     nodes: Object.fromEntries(Array.from(nodes, (node) => [node.fullName, nodeText(node)])),
     services: Object.fromEntries(
-      Array.from(services, ([name, { endpoints }]) => [
+      Array.from(agent.services.entries(), ([name, { service, endpoints }]) => [
         name,
-        [...endpoints.backends.values()].map(backendText).sort(),
+        [serviceText(service), ...[...endpoints.backends.values()].map(backendText).sort()],
       ]),
     ),
   };

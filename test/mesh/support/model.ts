@@ -9,6 +9,7 @@ import {
   nodeAddresses,
   type Pod,
   podAddresses,
+  serviceAddresses,
   splitName,
   type World,
 } from './world.ts';
@@ -41,13 +42,24 @@ export interface Answers {
   /** Labels of the identities of all clusters. */
   readonly identities: Readonly<Record<string, string>>;
   readonly nodes: Readonly<Record<string, string>>;
-  /** The backends of each service. */
+  /** The frontends and the backends of each service. */
   readonly services: Readonly<Record<string, readonly string[]>>;
 }
 
 /** Returns the text of a prefix. */
 export function prefixText(identity: string, key: number, host = '', pod = ''): string {
   return [identity, `key ${key}`, host && `on ${host}`, pod].filter((part) => part !== '').join(' ');
+}
+
+/** Returns the text of the frontends of a service. An API server chooses the addresses of derived services. */
+export function frontendText(
+  name: string,
+  addresses: readonly string[],
+  port: string,
+  nodePort: number | undefined,
+): string {
+  const places = name.startsWith('derived-') ? [] : addresses;
+  return `at ${[...places, port, nodePort || ''].filter(Boolean).join(' ')}`;
 }
 
 function wholePrefix(ip: string): string {
@@ -164,28 +176,36 @@ class Model {
 
   *#services(): Iterable<readonly [string, readonly string[]]> {
     const own = this.#own;
-    for (const [name, { isGlobal, affinity }] of Object.entries(own.services)) {
+    for (const [name, service] of Object.entries(own.services)) {
+      const { isGlobal, affinity, nodePort } = service;
       const ofClusters = this.#clusters.filter((cluster) => {
         if (cluster === own) return true;
         const offer = cluster.services[name];
         return isGlobal && offer?.isGlobal && offer.isShared !== false && isPublished(cluster, name);
       });
-      yield [name, this.#backends(name, ofClusters, affinity)];
+      const frontend = frontendText(name, serviceAddresses(own, service), 'http=80', nodePort);
+      yield [name, [frontend, ...this.#backends(name, ofClusters, affinity)]];
     }
     const exported = new Set(this.#clusters.flatMap((cluster) => exportsOf(cluster)));
     for (const name of exported)
       if (isPublished(own, name))
         yield [
           derivedName(name),
-          this.#backends(
-            name,
-            this.#clusters.filter((cluster) => exportsOf(cluster).includes(name)),
-          ),
+          [
+            frontendText('derived-', [], 'http=80', undefined),
+            ...this.#backends(
+              name,
+              this.#clusters.filter((cluster) => exportsOf(cluster).includes(name)),
+            ),
+          ],
         ];
     const servers = Object.values(own.nodes).filter(({ isControlPlane }) => isControlPlane);
     yield [
       'default/kubernetes',
-      servers.map((node) => `${nodeAddresses(own, node).internal[0]} https=6443/TCP`).sort(),
+      [
+        frontendText('kubernetes', [`172.16.${own.id}.1`], 'https=443', undefined),
+        ...servers.map((node) => `${nodeAddresses(own, node).internal[0]} https=6443/TCP`).sort(),
+      ],
     ];
   }
 

@@ -91,7 +91,7 @@ function serviceObjects(
   service: ClusterService,
 ): readonly KubernetesContent[] {
   const [namespace, name] = splitName(fullName);
-  const { isGlobal, isShared, affinity, app } = service;
+  const { isGlobal, isShared, affinity, app, nodePort } = service;
   const annotations = {
     ...(isGlobal === undefined ? {} : { 'service.cilium.io/global': String(isGlobal) }),
     ...(isShared === undefined ? {} : { 'service.cilium.io/shared': String(isShared) }),
@@ -99,13 +99,13 @@ function serviceObjects(
   };
   const clusterIPs = serviceAddresses(cluster, service);
   const spec = {
-    type: 'ClusterIP',
+    type: nodePort === undefined ? 'ClusterIP' : 'NodePort',
     clusterIP: clusterIPs[0],
     clusterIPs,
     ipFamilies: FAMILIES,
     selector: { app },
   };
-  const ports = [{ name: 'http', port: 80, protocol: 'TCP', targetPort: 8080 }];
+  const ports = [{ name: 'http', port: 80, protocol: 'TCP', targetPort: 8080, nodePort }];
   const serving = Object.entries(cluster.pods).filter(
     ([pod, { app, phase }]) => app === service.app && splitName(pod)[0] === namespace && phase !== 'creating',
   );

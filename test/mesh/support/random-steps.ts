@@ -105,12 +105,14 @@ const CHANGES: Readonly<Record<string, Change>> = {
     const isGlobal = pick([true, true, false, undefined], b);
     const isShared = pick([true, false, undefined], b >> 2);
     const affinity = pick(['local', 'remote', undefined] as const, b >> 4);
+    const nodePort = pick([30_080 + (a % APPS.length), undefined], b >> 6);
     services[`shop/${app}`] = {
       app,
       ip: String(10 + (a % APPS.length)),
       ...(isGlobal === undefined ? {} : { isGlobal }),
       ...(isShared === undefined ? {} : { isShared }),
       ...(affinity === undefined ? {} : { affinity }),
+      ...(nodePort === undefined ? {} : { nodePort }),
     };
   },
   'delete a service': ({ services }, a) => {

@@ -51,6 +51,8 @@ export interface ClusterService {
   readonly isGlobal?: boolean;
   readonly isShared?: boolean;
   readonly affinity?: 'local' | 'remote';
+  /** Missing: the service is of type ClusterIP. */
+  readonly nodePort?: number;
 }
 
 /** The addresses of a node or a pod, IPv4 first. */
