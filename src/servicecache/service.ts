@@ -4,13 +4,14 @@ import {
   checkArgument,
   ITERABLE,
   isObjectOrList,
+  matching,
   type Optional,
   objectWith,
   oneOf,
   optional,
   shaped,
 } from '../base/arguments.ts';
-import { checkPorts, type PortProtocol } from '../net/port.ts';
+import { checkPorts, isPort, type PortProtocol } from '../net/port.ts';
 import { canonicalAddress, canonicalCIDR, requireCanonical } from '../net/prefix.ts';
 import { SERVICE_ID, type ServiceID } from './service-id.ts';
 
@@ -128,6 +129,8 @@ export interface ServiceFields extends Optional<Omit<Service, 'id' | 'addressing
   readonly selector?: Iterable<readonly [string, string]> | undefined;
 }
 
+const PORT: Check = matching('must be an integer from 0 to 65535', isPort);
+
 const SERVICE_FIELDS = objectWith({
   id: SERVICE_ID,
   type: optional(oneOf('ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName', 'unknown')),
@@ -137,6 +140,7 @@ const SERVICE_FIELDS = objectWith({
   externalIPs: optional(ITERABLE),
   ingressIPs: optional(ITERABLE),
   sourceRanges: optional(ITERABLE),
+  healthCheckNodePort: optional(PORT),
   labels: optional(ITERABLE),
   selector: optional(ITERABLE),
 });
@@ -191,8 +195,13 @@ function portsOf(fields: ServiceFields['ports']): ImmutableMap<string, ServicePo
   const ports = ImmutableMap(fields);
   checkPorts('createService: fields', ports);
   // `map` alone costs more than the rest of `createService`.
-  if (ports.every((port) => 'nodePort' in port)) return ports as ImmutableMap<string, ServicePort>;
-  return ports.map((port) => ('nodePort' in port ? port : { ...port, nodePort: 0 }));
+  if (ports.every((port) => 'nodePort' in port && isPort(port.nodePort)))
+    return ports as ImmutableMap<string, ServicePort>;
+  return ports.map((port, name) => {
+    if (!('nodePort' in port)) return { ...port, nodePort: 0 };
+    checkArgument(`createService: fields.ports ${JSON.stringify(name)}.nodePort`, port.nodePort, PORT);
+    return port;
+  });
 }
 
 /** Returns a service with only its cluster IPs, as type `ClusterIP`; the same object if it already is one. */

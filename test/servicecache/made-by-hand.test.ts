@@ -77,6 +77,20 @@ describe('values from own code', () => {
     expect(() => createService({ id, ports: [['http', { port: 80, protocol: 256 }]] })).toThrow(fault);
   });
 
+  it.each([-1, 65_536, 1.5, Number.NaN])(
+    'have no node port %s (regression: the checkpoint lost the service)',
+    (nodePort) => {
+      const rule = 'must be an integer from 0 to 65535';
+      const valid = ['a', { port: 80, protocol: 6 }] as const;
+      expect(() =>
+        createService({ id, ports: [valid, ['http', { port: 81, protocol: 6, nodePort }]] }),
+      ).toThrow(`createService: fields.ports "http".nodePort ${rule}`);
+      expect(() => createService({ id, healthCheckNodePort: nodePort })).toThrow(
+        `createService: fields.healthCheckNodePort ${rule}`,
+      );
+    },
+  );
+
   it('may be native or immutable collections, with the same result', () => {
     const native = createService({
       id,
