@@ -343,7 +343,9 @@ export class MeshFeed {
     const engines = { ...others, remoteNodeIdentities: network.remoteNodeIdentities };
     const common = { clusterName, clock, random, gate, onReject };
     const local = new LocalCluster({ ...common, ...engines, failStatic, backend });
-    const remote = { clusterID: localID, maxConnectedClusters, serviceTTLMs, serviceV2 };
+    // The kvstore may contain a larger id. The mesh refuses remote clusters with larger ids, so none has the same id.
+    const ownID = localID > maxConnectedClusters ? 0 : localID;
+    const remote = { clusterID: ownID, maxConnectedClusters, serviceTTLMs, serviceV2 };
     const mesh = new ClusterMesh({ ...common, ...engines, services, ...remote });
     const identities = new IdentityResolver({ local, clusterID, mesh, maxConnectedClusters });
     this.#followed = new FollowedClusters(local, localID, mesh, identities);

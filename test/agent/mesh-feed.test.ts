@@ -215,6 +215,13 @@ it('the status has the problems of the local etcd and of each remote configurati
   expect(agent.status().configProblems).toEqual([far]);
 });
 
+it('starts with an id in the kvstore that requires a mesh of 511 clusters (regression: it ended with a UsageError)', async () => {
+  const node: TestKey = ['own', 'cilium/state/nodes/v1/own/n', { Name: 'n', Cluster: 'own', ClusterID: 300 }];
+  const { agent } = await startAgent([config('own', 300), config('far', 2), node]);
+  expect(agent.status().clusterID).toBe(300);
+  expect([...agent.nodes.nodes()].map(({ name }) => name)).toEqual(['n']);
+});
+
 it('reports that the id of the local cluster differs from its configuration (regression: the id was 0 until a restart if the agent started before the operator)', async () => {
   const backend = new MemoryBackend({ clock: systemClock, random: () => 0.5 });
   vi.spyOn(localEtcd, 'openLocalEtcd').mockResolvedValue(
