@@ -33,7 +33,11 @@ import { ClusterNameError, isClusterName } from '../../model/cluster-name.ts';
 import type { ClusterNode, NodeName } from '../../model/cluster-node.ts';
 import type { ClusterService } from '../../model/cluster-service.ts';
 import type { Labels } from '../../model/labels.ts';
-import { MINIMAL_ALLOCATED_IDENTITY, requireClusterID } from '../../model/numeric-identity.ts';
+import {
+  isNumericIdentity,
+  MINIMAL_ALLOCATED_IDENTITY,
+  requireClusterID,
+} from '../../model/numeric-identity.ts';
 import type { ServiceExport } from '../../model/service-export.ts';
 import { canonicalKey } from '../../net/prefix.ts';
 import { NO_STRINGS } from '../../nodemanager/node-spec.ts';
@@ -286,7 +290,7 @@ export class ClusterPublisher {
   #identityFault(id: number, labels: Labels): Rejection | undefined {
     const at = `${this.#prefixes.identities.prefix}${id}`;
     if (labels.length === 0) return rejection('invalid-labels', 'labels', '', 'must not be empty', at);
-    if (id < 0 || id >= MINIMAL_ALLOCATED_IDENTITY) return undefined;
+    if (!isNumericIdentity(id) || id >= MINIMAL_ALLOCATED_IDENTITY) return undefined;
     return rejection('identity-out-of-range', 'key', id, 'is reserved', at);
   }
 

@@ -430,6 +430,7 @@ it('rejects an identity that Cilium would ignore: a reserved number, and one wit
   publisher.upsertIdentity(255, labels);
   publisher.upsertIdentity(256, labels); // in the range of no mesh
   publisher.upsertIdentity(-1, labels);
+  publisher.upsertIdentity(1.5, labels); // regression: the message was that it is reserved
   const at = 'cilium/state/identities/v1/id/';
   expect(onReject.mock.calls.map(([{ reason, message }]) => `${reason} ${message}`)).toEqual([
     `invalid-labels ${at}65801: labels "": must not be empty`,
@@ -437,8 +438,9 @@ it('rejects an identity that Cilium would ignore: a reserved number, and one wit
     `identity-out-of-range ${at}255: key 255 is reserved`,
     `identity-out-of-range ${at}256: key 256: must be reserved or in the range of the cluster, 65536 to 131071`,
     `invalid-key ${at}-1: key "-1" is not an identity number`,
+    `invalid-key ${at}1.5: key "1.5" is not an identity number`,
   ]);
-  expect(publisher.status().resources.identities).toMatchObject({ keys: 0, rejected: 5 });
+  expect(publisher.status().resources.identities).toMatchObject({ keys: 0, rejected: 6 });
 });
 
 it('a second run of a running publisher is rejected once, and the first one continues', async () => {
