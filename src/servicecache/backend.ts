@@ -5,14 +5,14 @@ import {
   ITERABLE,
   isObjectOrList,
   listOf,
-  NUMBER,
+  matching,
   type Optional,
   objectWith,
   optional,
   shaped,
   TEXT,
 } from '../base/arguments.ts';
-import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
+import { DEFAULT_WEIGHT, isWeight, WEIGHT_RULE } from '../model/backend-weight.ts';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
 import { checkPorts, type PortProtocol, type PortsByName, samePorts } from '../net/port.ts';
 import { canonicalAddress, requireCanonical } from '../net/prefix.ts';
@@ -156,13 +156,13 @@ const SLICE_FIELDS = objectWith({ service: SERVICE_ID, name: optional(TEXT), bac
 const BACKEND_FIELDS = objectWith({
   ports: ITERABLE,
   forZones: optional(ITERABLE),
-  weight: optional(NUMBER),
+  weight: optional(matching(WEIGHT_RULE, isWeight)),
 });
 
 /**
  * Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), local cluster.
  * Immutable collections are kept, others are copied. The address is made canonical. Throws a `UsageError` if the
- * address is invalid or a port is out of range.
+ * address is invalid, or a port or the weight is out of range.
  */
 export function createBackend(fields: BackendFields): Backend {
   checkArgument('createBackend: fields', fields, BACKEND_FIELDS);

@@ -91,6 +91,13 @@ describe('values from own code', () => {
     },
   );
 
+  it.each([-1, 65_536, 1.5])('have no weight %s (regression: the checkpoint lost the slice)', (weight) => {
+    expect(() => createBackend({ address: '10.0.0.1', ports: [], weight })).toThrow(
+      `createBackend: fields.weight must be a number from 0 to 65535, not ${weight}`,
+    );
+    expect(createBackend({ address: '10.0.0.1', ports: [], weight: 65_535 }).weight).toBe(65_535);
+  });
+
   it('may be native or immutable collections, with the same result', () => {
     const native = createService({
       id,
