@@ -85,7 +85,10 @@ interface SortedLabels {
   readonly source: Source;
   /** Without repeated keys, because thousands of policies may contain the same CIDR. */
   readonly labels: Labels;
-  /** The smallest name of the resources with the same source and labels, by {@link ResourceLabels.text}. */
+  /**
+   * The smallest name of the resources with the same source and labels, by {@link ResourceLabels.text}. If there is one
+   * text only, the name does not matter, and its resource may have been removed.
+   */
   readonly firsts: ReadonlyMap<string, string>;
 }
 
@@ -189,8 +192,8 @@ export class MetadataLayer {
     const previous = known.resources.get(resource);
     if (previous?.text === ofResource.text) return this.#revision;
     known.resources.set(resource, ofResource);
-    const isRepeated = previous === undefined && follows(ofResource, known.sorted);
-    return isRepeated ? this.#revision : this.#enqueueIfChanged(text, known);
+    const addsNothing = previous === undefined && isRepeated(ofResource, known);
+    return addsNothing ? this.#revision : this.#enqueueIfChanged(text, known);
   }
 
   /** Removes the labels of a resource from a prefix, and returns the revision with which this takes effect. */
@@ -200,7 +203,7 @@ export class MetadataLayer {
     const previous = known?.resources.get(resource);
     if (known === undefined || previous === undefined) return this.#revision;
     known.resources.delete(resource);
-    return follows(previous, known.sorted) ? this.#revision : this.#enqueueIfChanged(text, known);
+    return isRepeated(previous, known) ? this.#revision : this.#enqueueIfChanged(text, known);
   }
 
   /**
@@ -503,10 +506,14 @@ function sortedLabels(prefix: LabeledPrefix): SortedLabels {
   return prefix.sorted;
 }
 
-/** Returns true if another resource with the same source and labels comes before this one, which then adds nothing. */
-function follows({ text, resource }: ResourceLabels, sorted: SortedLabels | undefined): boolean {
+/**
+ * Returns true if another resource with the same source and labels comes before this one, which then adds nothing.
+ * Their order does not matter if all resources of the prefix have the same.
+ */
+function isRepeated({ text, resource }: ResourceLabels, { resources, sorted }: LabeledPrefix): boolean {
   const first = sorted?.firsts.get(text);
-  return first !== undefined && first < resource;
+  if (first === undefined) return false;
+  return sorted?.firsts.size === 1 ? resources.size > 0 : first < resource;
 }
 
 /**
