@@ -534,7 +534,7 @@ function isSame(some: SortedLabels, others: SortedLabels): boolean {
 
 /** Returns a text that is equal for equal sources and labels. The order decides which `cidr` label is kept. */
 function textOf(source: Source, labels: Labels): string {
-  return source + labels.map(({ source: of, key, value }) => ` ${of}:${key}=${value}`).join('');
+  return JSON.stringify([source, ...labels.flatMap(({ source: of, key, value }) => [of, key, value])]);
 }
 
 function isWorld(identity: number): boolean {

@@ -241,6 +241,13 @@ describe('revisions', () => {
     expect(counted.reads() - reads).toBeLessThan(10);
   });
 
+  it('labels that only look like those before are a change (regression: a value with a space and a colon looked like a further label)', () => {
+    const world = rig();
+    say(world, '10.0.0.0/8', [label('k8s', 'a', 'x k8s:b=y')]);
+    say(world, '10.0.0.0/8', [label('k8s', 'a', 'x'), label('k8s', 'b', 'y')]);
+    expect(labelsAt(world, '10.0.0.0/8')).toEqual(['k8s:a=x', 'k8s:b=y', 'reserved:world=']);
+  });
+
   it('a policy that comes before a group instead of after it is a change', () => {
     const world = rig();
     say(world, '10.0.0.0/8', [label('k8s', 'k', 'group')], 'b');
