@@ -1,5 +1,4 @@
-import { backoffDelay } from '../../base/backoff.ts';
-import { deferred, sleep } from '../../base/sleep.ts';
+import { deferred } from '../../base/sleep.ts';
 import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import {
@@ -48,8 +47,6 @@ export interface LeaseKeeperOptions extends LeaseTerms {
 const MAX_REVOCATIONS = 16;
 /** Maximum number of leases whose adoption is refused without a request: more than a session of 10,000,000 keys has. */
 const MAX_UNADOPTABLE = 10_000;
-/** Delay before a new lease if several were lost in succession, each before its first keepalive. */
-const GRANT_BACKOFF = { baseMs: 500, capMs: 30_000 };
 /** Default deadline of a revocation. Processes wait 5 s for the close of a client. */
 const REVOCATION_MS = 3500;
 
@@ -63,12 +60,6 @@ export class LeaseKeeper {
   readonly #leases = new Map<LeaseID, HeldLease>();
   /** Number of leases granted or adopted so far. */
   #leaseCount = 0;
-  /** Number of losses since the last keepalive, each of a lease that was granted after the loss before. */
-  #lossesInARow = 0;
-  /** The lease count at the last of these losses. */
-  #leaseCountAtLoss = 0;
-  /** Earliest time of the next grant, monotonic. */
-  #grantAt = Number.NEGATIVE_INFINITY;
   /** The running request for a new lease. */
   #granting: Promise<void> | undefined;
   /** Running adoptions of leases. */
@@ -89,10 +80,6 @@ export class LeaseKeeper {
       ...options,
       leases: this.#leases,
       signal: this.#closed.signal,
-      onRenewed: () => {
-        this.#lossesInARow = 0;
-        options.onRenewed?.();
-      },
       onLost: (leases) => this.#removeLost(leases),
     });
     // A lease with keys is checked more often.
@@ -238,8 +225,6 @@ export class LeaseKeeper {
   async #grantNow(): Promise<void> {
     const { transport, clock, ttlSeconds } = this.#options;
     const { signal } = this.#closed;
-    const delayMs = this.#grantAt - clock.now();
-    if (delayMs > 0) await sleep(clock, delayMs, signal);
     if (signal.aborted) throw closedError();
     const requestedAt = clockReading(clock);
     const id = await transport.grantLease(ttlSeconds, { signal });
@@ -329,7 +314,6 @@ export class LeaseKeeper {
     const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
     for (const lease of leases) {
       lease.isHeld = false;
-      if (lease.size > 0 || !lease.isExpired) this.#delayGrant(lease);
       if (lease.size > 0 || isRestored) this.#recordUnadoptable(lease.id);
       this.#leases.delete(lease.id);
       this.bindings.removeLease(lease);
@@ -338,18 +322,6 @@ export class LeaseKeeper {
     const reported = deferred();
     if (leases.length > 1) onLeasesLost?.(reported.promise);
     gate.runInBackground(this.#reportLost(leases), { signal: this.#closed.signal, onEnd: reported.resolve });
-  }
-
-  /**
-   * Delays the next grant if the lost lease replaced a lost one, because a server that ends each lease would receive
-   * all keys again without a pause. Leases that are lost together count once.
-   */
-  #delayGrant({ order }: HeldLease): void {
-    if (order < this.#leaseCountAtLoss) return;
-    const { clock, random } = this.#options;
-    this.#leaseCountAtLoss = this.#leaseCount;
-    if (this.#lossesInARow++ === 0) return;
-    this.#grantAt = clock.now() + backoffDelay(this.#lossesInARow - 1, GRANT_BACKOFF, random);
   }
 
   *#reportLost(leases: readonly HeldLease[]): Generator<void, void, void> {

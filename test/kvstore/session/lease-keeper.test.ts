@@ -623,39 +623,6 @@ describe('a lease keeper', () => {
     expect(await adopt()).toBe(true); // regression: never, because the loss counted as the end of the adopted lease
   });
 
-  it('waits longer and longer before it replaces a lease that replaced a lost one (regression: 20,000 leases in an instant)', async () => {
-    let granted: number[] = [];
-    const grant = link.grantLease.bind(link);
-    link.grantLease = (ttl, options) => {
-      granted.push(clock.now());
-      return grant(ttl, options);
-    };
-    /** Loses each lease when it is granted. Returns the pauses between the grants, in seconds. */
-    const pausesOf = async (leases: number): Promise<readonly number[]> => {
-      granted = [clock.now()];
-      const lose = async (): Promise<void> => {
-        while (granted.length <= leases) keeper.markLost((await keeper.bind('a')).held.id);
-      };
-      const lost = lose();
-      await advance(clock, 60_000);
-      await lost;
-      return granted.slice(1).map((at, i) => (at - (granted[i] ?? at)) / 1000);
-    };
-    expect(await pausesOf(10)).toEqual([0, 0, 0.25, 0.5, 1, 2, 4, 8, 15, 15]);
-    const bound = keeper.bind('a');
-    await advance(clock, 60_000); // a keepalive was answered
-    await bound;
-    expect(await pausesOf(3)).toEqual([0, 0.25, 0.5]);
-  });
-
-  it('replaces many leases that are lost together without a pause', async () => {
-    const ids = new Set<string>();
-    for (let i = 0; i < 3000; i++) ids.add((await keeper.bind(`${i}`)).held.id);
-    for (const id of ids) keeper.markLost(id);
-    for (let i = 0; i < 3000; i++) await keeper.bind(`${i}`);
-    expect([ids.size, keeper.size]).toEqual([3, 3]);
-  });
-
   it('refuses a lease that the server grants a second time (regression: an endless loop after its expiry)', async () => {
     for (let i = 0; i < 1000; i++) await keeper.bind(`${i}`);
     const { held } = await keeper.bind('0');
